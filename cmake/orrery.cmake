@@ -1,0 +1,47 @@
+# What every target here is compiled with, and the one function that makes a module.
+
+include(GoogleTest)
+find_package(Threads REQUIRED)
+find_package(Boost 1.81 REQUIRED COMPONENTS json url filesystem system)
+find_package(fmt REQUIRED)
+find_package(GTest REQUIRED)
+find_package(OpenSSL REQUIRED)
+
+add_library(orrery_flags INTERFACE)
+target_compile_options(orrery_flags INTERFACE -Wall -Wextra -Wpedantic -Werror -Wshadow -Wno-unused-parameter -Wno-missing-field-initializers
+  -Xclang -fno-pch-timestamp)
+target_compile_definitions(orrery_flags INTERFACE BOOST_ASIO_NO_DEPRECATED BOOST_PROCESS_V2_HEADER_ONLY=1)
+target_include_directories(orrery_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_BINARY_DIR}/generated)
+target_link_libraries(orrery_flags INTERFACE Threads::Threads Boost::json Boost::url Boost::filesystem Boost::system fmt::fmt)
+
+if(ORRERY_SANITIZER STREQUAL "asan")
+  # Asio recycles coroutine frames, which hides a read of a finished coroutine's locals.
+  target_compile_options(orrery_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -O1 -gline-tables-only)
+  target_compile_definitions(orrery_flags INTERFACE BOOST_ASIO_DISABLE_AWAITABLE_FRAME_RECYCLING ORRERY_SANITIZED=1)
+  target_link_options(orrery_flags INTERFACE -fsanitize=address,undefined)
+elseif(ORRERY_SANITIZER STREQUAL "tsan")
+  target_compile_options(orrery_flags INTERFACE -fsanitize=thread -O1 -gline-tables-only)
+  target_compile_definitions(orrery_flags INTERFACE ORRERY_SANITIZED=1)
+  target_link_options(orrery_flags INTERFACE -fsanitize=thread)
+endif()
+if(ORRERY_FUZZ)
+  target_compile_options(orrery_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
+# orrery_module(store DEPS core net SOURCES a.cpp b.cpp TESTS a_test.cpp LIBS sqlite3)
+# makes the library orrery_store and, where there are tests, the program store_test, each of whose tests is one of ctest's.
+function(orrery_module name)
+  cmake_parse_arguments(M "" "" "DEPS;SOURCES;TESTS;LIBS;TEST_DEPS" ${ARGN})
+  list(TRANSFORM M_DEPS PREPEND orrery_)
+  list(TRANSFORM M_TEST_DEPS PREPEND orrery_)
+  add_library(orrery_${name} STATIC ${M_SOURCES})
+  target_link_libraries(orrery_${name} PUBLIC orrery_flags ${M_DEPS} PRIVATE ${M_LIBS})
+  target_precompile_headers(orrery_${name} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/precompiled.h)
+  if(M_TESTS)
+    add_executable(${name}_test ${M_TESTS})
+    target_link_libraries(${name}_test PRIVATE orrery_${name} ${M_TEST_DEPS} ${M_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
+    target_precompile_headers(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/cmake/precompiled.h <gtest/gtest.h> <gmock/gmock.h>)
+    gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}." PROPERTIES TIMEOUT 120 LABELS unit)
+    set_property(GLOBAL APPEND PROPERTY ORRERY_TESTS ${name}_test)
+  endif()
+endfunction()

@@ -4,11 +4,13 @@
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/error.hpp>
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <boost/system/system_error.hpp>
 
 #include <cassert>
 #include <cstdlib>
@@ -41,12 +43,19 @@ void TaskGroup::spawn(asio::awaitable<void> work) {
         if (exception) {
             try {
                 std::rethrow_exception(exception);
+            } catch (const boost::system::system_error& error) {
+                // What a cancelled coroutine gets from its next co_await: the ordinary end of one that was stopped.
+                if (error.code() != asio::error::operation_aborted) {
+                    log::error(Context::background(), "a task ended with an exception: {}", error.what());
+                    std::abort();
+                }
+                exception = nullptr;
             } catch (const std::exception& error) {
                 log::error(Context::background(), "a task ended with an exception: {}", error.what());
             } catch (...) {
                 log::error(Context::background(), "a task ended with an unknown exception");
             }
-            std::abort();
+            if (exception) std::abort();
         }
         state->running.erase(place);
         if (state->running.empty()) state->all_ended.cancel();

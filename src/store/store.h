@@ -1,5 +1,7 @@
 #pragma once
 
+#include "core/task.h"
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -7,8 +9,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "core/task.h"
 
 namespace orrery::store {
 
@@ -27,8 +27,8 @@ struct Record {
 };
 using RecordPtr = std::shared_ptr<const Record>;
 
-/// One key's change. `record` is the new value, null for a removal; `previous` is what stood there, null for a new key (on etcd also null
-/// when the old value was compacted away before this server could see it).
+/// One key's change. `record` is the new value, null for a removal; `previous` is what stood there, null for a new key (on etcd
+/// also null when the old value was compacted away before this server could see it).
 struct Event {
     Revision revision = 0;
     std::string key;
@@ -69,6 +69,10 @@ constexpr std::size_t max_key_size = 1024;
 constexpr std::size_t max_changes = 120;
 constexpr std::size_t max_transaction_size = 1400 * 1024;
 
+/// What every engine refuses before it tries: keys that are empty, too long or begin with '/', a key changed twice (`invalid`),
+/// values and transactions over the limits (`too_large`).
+Result<Unit> validate(const Transaction& transaction);
+
 struct Page {
     std::vector<RecordPtr> records;
     std::string next;      ///< give as `after` for the next page; empty at the end
@@ -87,8 +91,8 @@ public:
     virtual Revision position() const = 0;
 };
 
-/// A persistent, revisioned, ordered map with etcd's semantics, and a copy of it in memory that reads are answered from. To be used from
-/// the loop thread only. Keys are paths without a leading slash: "nodes/n1".
+/// A persistent, revisioned, ordered map with etcd's semantics, and a copy of it in memory that reads are answered from. To be used
+/// from the loop thread only. Keys are paths without a leading slash: "nodes/n1".
 class Store {
 public:
     virtual ~Store() = default;
@@ -109,10 +113,10 @@ public:
 
     /// --- Writes ---
 
-    /// Applies the transaction and returns its revision, once it is durable and this server's copy shows it. A transaction without changes
-    /// checks its compares only and returns the present revision. `conflict`: a compare did not hold; nothing was written. `invalid`, `too_large`: never tried.
-    /// `no_space`: the disk is full, nothing was written. `unavailable`: the store cannot be reached; on etcd, with `remedy` saying so, the
-    /// outcome may be unknown.
+    /// Applies the transaction and returns its revision, once it is durable and this server's copy shows it. A transaction without
+    /// changes checks its compares only and returns the present revision. `conflict`: a compare did not hold; nothing was written.
+    /// `invalid`, `too_large`: never tried. `no_space`: the disk is full, nothing was written. `unavailable`: the store cannot be
+    /// reached; on etcd, with `remedy` saying so, the outcome may be unknown.
     virtual Task<Revision> apply(Context ctx, Transaction transaction) = 0;
     /// Forgets the history (not the newest values) up to and including `revision`.
     virtual Task<Unit> compact(Context ctx, Revision revision) = 0;
@@ -128,9 +132,10 @@ public:
 
     /// Changes after revision `from` of keys below `prefix`, which is empty, ends with '/', or is one whole key.
     virtual std::unique_ptr<Watch> watch(std::string_view prefix, Revision from) = 0;
-    /// Calls `seen` with each change below `prefix` as it enters the copy, before the writer is answered: for indexes that must be as exact as
-    /// the copy. It must not write. Lasts as long as the store, or until the returned handle is destroyed. First called for every record there is.
-    /// When the copy had to be fetched anew (etcd compacted while we were away), the differences come as changes too.
+    /// Calls `seen` with each change below `prefix` as it enters the copy, before the writer is answered: for indexes that must be
+    /// as exact as the copy. It must not write. Lasts as long as the store, or until the returned handle is destroyed. First called
+    /// for every record there is. When the copy had to be fetched anew (etcd compacted while we were away), the differences come as
+    /// changes too.
     virtual std::shared_ptr<void> observe(std::string_view prefix, std::function<void(const Event&)> seen) = 0;
 
     /// --- Housekeeping ---

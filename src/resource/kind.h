@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/task.h"
@@ -113,12 +114,26 @@ struct Column {
 enum class Verb { create, read, update, remove };
 
 struct Object;
-/// What a write is about to store. A kind's `prepare` may change `after`, refuse, or put things into `once` that the answer shows this one time.
+class Resources;
+/// Other keys of the store, and the revision each must still have when the write is made: what a check relied on.
+using Expectations = std::vector<std::pair<std::string, std::int64_t>>;
+
+/// What a write is about to store. A kind's `prepare` may change `after` (its status too), refuse, or put things into `once` that the answer shows this one
+/// time. A secret in `after` that was given anew is plain; one that stays is as it is in `before`, sealed.
 struct Draft {
     const Object* before; ///< null for a new one
     Object& after;
     json::object once;
     bool dry_run = false;
+    const Resources* resources = nullptr; ///< to look at others
+    Expectations expect;
+};
+
+/// What is about to be removed.
+struct Removal {
+    const Object& object;
+    const Resources* resources = nullptr;
+    Expectations expect;
 };
 
 class Kind {
@@ -137,6 +152,8 @@ public:
     Kind& also_called(std::vector<std::string> names);
     /// Runs in every create and update after validation, before anything is stored: hashing of passwords, checks that no table can say.
     Kind& prepare(std::function<Task<Unit>(Context, Draft&)> prepare);
+    /// Runs before a removal, which it may refuse.
+    Kind& before_remove(std::function<Result<Unit>(Removal&)> check) { before_remove_ = std::move(check); return *this; }
     /// A whole resource as an example, for documentation.
     Kind& example(std::string yaml);
     /// Writes of it leave no audit event (events themselves).
@@ -157,6 +174,7 @@ public:
     bool is_audited() const { return audited_; }
     bool has_secrets() const;
     const std::function<Task<Unit>(Context, Draft&)>& preparation() const { return prepare_; }
+    const std::function<Result<Unit>(Removal&)>& removal_check() const { return before_remove_; }
     /// Where it lies in the store: "nodes/".
     std::string prefix() const { return plural_ + "/"; }
 
@@ -169,6 +187,7 @@ private:
     Role read_role_ = Role::viewer, write_role_ = Role::operator_;
     bool audited_ = true;
     std::function<Task<Unit>(Context, Draft&)> prepare_;
+    std::function<Result<Unit>(Removal&)> before_remove_;
 };
 
 /// All kinds this server knows. Filled at start-up, then only read.

@@ -15,6 +15,7 @@ struct Request {
     std::string peer;               ///< address of the client, without port
     std::string client_certificate; ///< common name of the certificate it showed and we verified; else empty
     bool tls = false;
+    std::string route; ///< what the handler found it to be ("/v1/nodes/{name}"), for `on_done`; empty where it matched nothing
 };
 
 struct Response {

@@ -28,6 +28,7 @@ namespace orrery::resource {
 namespace json = boost::json;
 
 enum class Type { text, integer, number, boolean, duration, time, list, map, object, any };
+std::string_view name_of(Type type);
 
 /// What a text must look like.
 enum class Format {
@@ -47,12 +48,12 @@ public:
     Field&& required() && { required_ = true; return std::move(*this); }
     /// The value where none is given.
     Field&& otherwise(json::value value) && { default_ = std::move(value); return std::move(*this); }
-    /// Least and greatest number, length of a text, or number of items.
+    /// Least and greatest number, length of a text, number of items, or seconds of a duration.
     Field&& between(std::int64_t least, std::int64_t greatest) && { least_ = least; greatest_ = greatest; return std::move(*this); }
     Field&& one_of(std::vector<std::string> choices) && { choices_ = std::move(choices); return std::move(*this); }
     Field&& format(Format format) && { format_ = format; return std::move(*this); }
     Field&& refers_to(std::string kind) && { refers_to_ = std::move(kind); return std::move(*this); }
-    /// Sealed at rest, never given out again, masked in diffs and events.
+    /// Sealed at rest, never given out again, masked in diffs and events. Texts in the spec only (also as items of maps and lists).
     Field&& secret() && { secret_ = true; return std::move(*this); }
     /// Cannot change once the resource exists.
     Field&& immutable() && { immutable_ = true; return std::move(*this); }
@@ -113,13 +114,20 @@ struct Column {
 
 enum class Verb { create, read, update, remove };
 
+/// What stands in the place of a stored secret wherever an object is shown. Sent back in a write it means: keep what is stored.
+constexpr std::string_view sealed_mark = "(sealed)";
+
+/// The first segment of the keys that hold references in place; no kind may have it as its plural.
+constexpr std::string_view reference_guards = "references";
+
 struct Object;
 class Resources;
 /// Other keys of the store, and the revision each must still have when the write is made: what a check relied on.
 using Expectations = std::vector<std::pair<std::string, std::int64_t>>;
 
 /// What a write is about to store. A kind's `prepare` may change `after` (its status too), refuse, or put things into `once` that the answer shows this one
-/// time. A secret in `after` that was given anew is plain; one that stays is as it is in `before`, sealed.
+/// time. A secret in `after` that was given anew is a plain text; one that stays is as it is in `before`, sealed: the object {"$sealed": ...}. It may run more
+/// than once for one write, when somebody else wrote in between.
 struct Draft {
     const Object* before; ///< null for a new one
     Object& after;
@@ -154,6 +162,8 @@ public:
     Kind& prepare(std::function<Task<Unit>(Context, Draft&)> prepare);
     /// Runs before a removal, which it may refuse.
     Kind& before_remove(std::function<Result<Unit>(Removal&)> check) { before_remove_ = std::move(check); return *this; }
+    /// Each belongs to the user that this (indexed) spec field names: others than admins see and touch only their own.
+    Kind& owned_by(std::string field);
     /// A whole resource as an example, for documentation.
     Kind& example(std::string yaml);
     /// Writes of it leave no audit event (events themselves).
@@ -172,20 +182,25 @@ public:
     const std::vector<std::string>& other_names() const { return other_names_; }
     const std::string& example() const { return example_; }
     bool is_audited() const { return audited_; }
-    bool has_secrets() const;
+    bool has_secrets() const { return has_secrets_; }
+    bool has_references() const { return has_references_; }
+    /// Has an indexed field.
+    bool has_indexes() const { return has_indexes_; }
+    /// What the command line calls one of it: "node", then the other names.
+    std::vector<std::string> names() const;
     const std::function<Task<Unit>(Context, Draft&)>& preparation() const { return prepare_; }
     const std::function<Result<Unit>(Removal&)>& removal_check() const { return before_remove_; }
     /// Where it lies in the store: "nodes/".
     std::string prefix() const { return plural_ + "/"; }
 
 private:
-    std::string name_, plural_, doc_, example_;
+    std::string name_, plural_, doc_, example_, owner_field_;
     Field spec_, status_;
     std::vector<Column> columns_;
     std::vector<Verb> verbs_;
     std::vector<std::string> other_names_;
     Role read_role_ = Role::viewer, write_role_ = Role::operator_;
-    bool audited_ = true;
+    bool audited_ = true, has_secrets_ = false, has_references_ = false, has_indexes_ = false;
     std::function<Task<Unit>(Context, Draft&)> prepare_;
     std::function<Result<Unit>(Removal&)> before_remove_;
 };

@@ -64,8 +64,8 @@ Task<Unit> serve(Api::State& state, Context ctx, net::Request& request, net::Bod
 
 } // namespace
 
-Api::Api(resource::Resources& resources, identity::Identity& identity, StoreAdmin& admin, Clock& clock, ApiOptions options)
-    : state_(new State{.resources = resources, .identity = identity, .admin = admin, .clock = clock, .options = std::move(options)}) {
+Api::Api(asio::any_io_executor executor, resource::Resources& resources, identity::Identity& identity, StoreAdmin& admin, Clock& clock, ApiOptions options)
+    : state_(new State{.resources = resources, .identity = identity, .admin = admin, .clock = clock, .options = std::move(options), .background = TaskGroup(std::move(executor))}) {
     add_identity_routes(*state_);
     add_store_routes(*state_);
     add_server_routes(*state_);
@@ -85,6 +85,15 @@ net::Handler Api::handler() {
 }
 
 std::function<net::Response(const Context&, const Error&)> Api::on_error() { return &problem; }
+
+asio::awaitable<void> Api::stop() { co_await state_->background.join(); }
+
+std::function<void(const Context&, const net::Request&, int, Duration)> Api::on_done() {
+    return [state = state_.get()](const Context& ctx, const net::Request& request, int status, Duration took) {
+        state->metrics.request(request.method, request.route.empty() ? "(none)" : request.route, status, took);
+        log::debug(ctx, "{} {} {} in {:.1f} ms", request.method, request.target.path, status, std::chrono::duration<double, std::milli>(took).count());
+    };
+}
 
 void Api::add_gauges(std::function<std::vector<std::pair<std::string, double>>()> gauges) { state_->gauges.push_back(std::move(gauges)); }
 void Api::add_readiness(std::function<Result<Unit>()> ready) { state_->readiness.push_back(std::move(ready)); }

@@ -42,7 +42,7 @@ struct ApiOptions {
 /// The REST API: a table of routes over resources, identity and the store, and the handler that serves it. Loop thread only.
 class Api {
 public:
-    Api(resource::Resources& resources, identity::Identity& identity, StoreAdmin& admin, Clock& clock, ApiOptions options);
+    Api(asio::any_io_executor executor, resource::Resources& resources, identity::Identity& identity, StoreAdmin& admin, Clock& clock, ApiOptions options);
     ~Api();
 
     const Router& router() const;
@@ -53,6 +53,10 @@ public:
     void add_gauges(std::function<std::vector<std::pair<std::string, double>>()> gauges);
     /// What /readyz adds to the store's health.
     void add_readiness(std::function<Result<Unit>()> ready);
+
+    /// Waits for what runs beside requests (a migration). After the server has stopped.
+    asio::awaitable<void> stop();
+    std::function<void(const Context&, const net::Request&, int, Duration)> on_done();
 
     struct State;
 

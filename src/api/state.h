@@ -22,6 +22,7 @@ struct Api::State {
     std::vector<std::function<Result<Unit>()>> readiness;
     std::string openapi_text; ///< made once, after the routes
     std::string docs_page;
+    TaskGroup background; ///< what outlives the request that began it
     int streams = 0; ///< event streams open now
 
     /// Event-stream frames made lately: a thousand watchers of one change share one rendering. Holding the record keeps its address its own.

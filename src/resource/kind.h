@@ -182,6 +182,7 @@ public:
     const std::vector<std::string>& other_names() const { return other_names_; }
     const std::string& example() const { return example_; }
     bool is_audited() const { return audited_; }
+    const std::string& owner_field() const { return owner_field_; } ///< or ""
     bool has_secrets() const { return has_secrets_; }
     bool has_references() const { return has_references_; }
     /// Has an indexed field.

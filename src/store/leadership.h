@@ -1,0 +1,55 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/task.h"
+#include "store/store.h"
+
+namespace orrery::store {
+
+/// Proof of leadership that a write carries: the transaction holds only while the leader's key is the one that was won.
+class Fence {
+public:
+    Fence(std::string key, Revision created) : key_(std::move(key)), created_(created) {}
+    /// Adds the compare to `transaction` and returns it.
+    Transaction& guard(Transaction& transaction) const { return transaction.expect_created(key_, created_); }
+
+private:
+    std::string key_;
+    Revision created_;
+};
+
+/// One leader a role among the servers that share a store ("sys/leader/<role>", held by a lease). On SQLite there is one server, and it is elected at once.
+/// Loop thread only.
+class Leadership {
+public:
+    struct Options {
+        std::string role = "controllers";
+        std::string server; ///< the name written into the key, for people
+        Duration ttl = std::chrono::seconds(10);
+        Clock* clock = &real_clock();
+    };
+    Leadership(asio::any_io_executor executor, Store& store, Options options);
+    ~Leadership();
+
+    /// Campaigns, renews, and campaigns again when the lease is lost, until it is cancelled; then gives the lease back.
+    asio::awaitable<void> run(Context ctx);
+
+    /// The fence of the present term; nothing while another leads. A holder stops seeing itself as leader before its lease can have expired.
+    std::optional<Fence> fence() const;
+    bool leads() const { return fence().has_value(); }
+    /// Who leads, as far as this server's copy of the store shows; empty if nobody.
+    std::string leader() const;
+    /// Waits until this server leads; the fence of that term.
+    Task<Fence> elected(Context ctx);
+    /// Waits until the term that began with `elected` is over.
+    Task<Unit> deposed(Context ctx);
+
+private:
+    struct State;
+    std::shared_ptr<State> state_;
+};
+
+} // namespace orrery::store

@@ -148,34 +148,15 @@ Task<Unit> answer_write(Api::State& state, Call& call, Outcome outcome, bool dry
     co_return co_await send_json(call, outcome.what == Outcome::What::created ? 201 : 200, body, std::move(headers));
 }
 
-/// A token may not do more than whoever makes it.
-Result<Unit> check_grant(const Kind& kind, const identity::Principal& principal, const Object& object) {
+/// A kind whose resources belong to users is a token: it may not do more than whoever makes it.
+Result<Unit> check_grant(const Kind& kind, const identity::Principal& principal, Object& object) {
     if (kind.owner_field().empty()) return Unit{};
-    Error error{Code::denied, fmt::format("{} may not make this {}", principal.user, kind.name()), "ask an admin, or ask for less"};
-    if (!may_touch(kind, principal, object)) error.fields.push_back({"spec." + kind.owner_field(), fmt::format("must be {}, who makes it", principal.user)});
-    if (const auto* role = object.spec.if_contains("role"); role != nullptr && role->is_string()) {
-        auto wanted = resource::parse_role(std::string_view(role->get_string()));
-        if (wanted.ok() && *wanted > principal.role) error.fields.push_back({"spec.role", fmt::format("must be at most {}", name_of(principal.role))});
-    }
-    if (!principal.kinds.empty()) error.fields.push_back({"spec.kinds", "a token that is limited to some kinds cannot make tokens"});
-    if (!error.fields.empty()) return error;
-    return Unit{};
-}
-
-/// Where the owner is left out it is who asks; the role likewise.
-void default_owner(const Kind& kind, const identity::Principal& principal, json::value& document) {
-    if (kind.owner_field().empty() || !document.is_object()) return;
-    auto& spec = document.get_object()["spec"];
-    if (spec.is_null()) spec = json::object{};
-    if (!spec.is_object()) return;
-    if (!spec.get_object().contains(kind.owner_field())) spec.get_object()[kind.owner_field()] = principal.user;
-    if (!spec.get_object().contains("role")) spec.get_object()["role"] = name_of(principal.role);
+    return identity::limit_token(principal, object);
 }
 
 Task<Unit> create(Api::State& state, Call call, const Kind& kind) {
     CO_TRY(auto options, write_options(state, call));
     CO_TRY(auto document, co_await read_document(call, state.options.max_body));
-    default_owner(kind, call.principal, document);
     CO_TRY(auto object, resource::read_object(kind, {}, document));
     CO_TRY(std::ignore, check_grant(kind, call.principal, object));
     CO_TRY(auto outcome, co_await state.resources.create(call.ctx, kind, std::move(object), options));
@@ -186,7 +167,6 @@ Task<Unit> replace(Api::State& state, Call call, const Kind& kind) {
     const auto name = call.name();
     CO_TRY(auto options, write_options(state, call));
     CO_TRY(auto document, co_await read_document(call, state.options.max_body));
-    default_owner(kind, call.principal, document);
     CO_TRY(auto object, resource::read_object(kind, name, document));
     CO_TRY(std::ignore, check_grant(kind, call.principal, object));
     const bool must_be_new = call.request.headers.get("If-None-Match") == "*";

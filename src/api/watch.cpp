@@ -99,8 +99,9 @@ Task<Unit> stream_changes(Api::State& state, Call call, const Kind& kind, std::s
         }
         if (!events.ok() && events.error().code == Code::unavailable) continue;
         if (!events.ok()) {
-            if (events.error().code != Code::cancelled)
-                CO_TRY(std::ignore, co_await call.out.write(ctx, fmt::format("event: error\ndata: {}\n\n", problem_text(ctx, events.error()))));
+            const bool stopping = events.error().code == Code::cancelled;
+            const auto why = stopping ? Error{Code::unavailable, "the server is stopping", "connect again and go on from the last id"} : events.error();
+            CO_TRY(std::ignore, co_await call.out.write(ctx, fmt::format("event: error\ndata: {}\n\n", problem_text(ctx, why))));
             break;
         }
         std::string text;

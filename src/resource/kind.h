@@ -1,5 +1,8 @@
 #pragma once
 
+#include "core/task.h"
+#include "resource/role.h"
+
 #include <boost/json/value.hpp>
 
 #include <cstdint>
@@ -11,10 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/task.h"
-#include "resource/role.h"
-
-/// What a kind of resource is, declared once. Validation, defaults, OpenAPI, the command line's tables and completions all follow from it.
+/// What a kind of resource is, declared once. Validation, defaults, OpenAPI, the command line's tables and completions all follow
+/// from it.
 ///
 ///     Kind node("Node", "nodes", "A machine that orrery manages.");
 ///     node.spec(text("address", "How to reach it.").required().format(Format::host))
@@ -33,11 +34,11 @@ std::string_view name_of(Type type);
 /// What a text must look like.
 enum class Format {
     any,
-    name,      ///< what may name a resource: a-z 0-9 - . up to 253 characters, begins and ends with a letter or digit
-    host,      ///< an IP address or a host name
-    address,   ///< an IP address
-    url,       ///< http or https
-    one_line,  ///< no control characters
+    name,     ///< what may name a resource: a-z 0-9 - . up to 253 characters, begins and ends with a letter or digit
+    host,     ///< an IP address or a host name
+    address,  ///< an IP address
+    url,      ///< http or https
+    one_line, ///< no control characters
 };
 
 /// A field of a kind. Made with the functions below; each setter returns the field, so that a declaration reads as a sentence.
@@ -45,25 +46,62 @@ class Field {
 public:
     Field(std::string name, Type type, std::string doc) : name_(std::move(name)), doc_(std::move(doc)), type_(type) {}
 
-    Field&& required() && { required_ = true; return std::move(*this); }
+    Field&& required() && {
+        required_ = true;
+        return std::move(*this);
+    }
     /// The value where none is given.
-    Field&& otherwise(json::value value) && { default_ = std::move(value); return std::move(*this); }
+    Field&& otherwise(json::value value) && {
+        default_ = std::move(value);
+        return std::move(*this);
+    }
     /// Least and greatest number, length of a text, number of items, or seconds of a duration.
-    Field&& between(std::int64_t least, std::int64_t greatest) && { least_ = least; greatest_ = greatest; return std::move(*this); }
-    Field&& one_of(std::vector<std::string> choices) && { choices_ = std::move(choices); return std::move(*this); }
-    Field&& format(Format format) && { format_ = format; return std::move(*this); }
-    Field&& refers_to(std::string kind) && { refers_to_ = std::move(kind); return std::move(*this); }
+    Field&& between(std::int64_t least, std::int64_t greatest) && {
+        least_ = least;
+        greatest_ = greatest;
+        return std::move(*this);
+    }
+    Field&& one_of(std::vector<std::string> choices) && {
+        choices_ = std::move(choices);
+        return std::move(*this);
+    }
+    Field&& format(Format format) && {
+        format_ = format;
+        return std::move(*this);
+    }
+    Field&& refers_to(std::string kind) && {
+        refers_to_ = std::move(kind);
+        return std::move(*this);
+    }
     /// Sealed at rest, never given out again, masked in diffs and events. Texts in the spec only (also as items of maps and lists).
-    Field&& secret() && { secret_ = true; return std::move(*this); }
+    Field&& secret() && {
+        secret_ = true;
+        return std::move(*this);
+    }
     /// Cannot change once the resource exists.
-    Field&& immutable() && { immutable_ = true; return std::move(*this); }
+    Field&& immutable() && {
+        immutable_ = true;
+        return std::move(*this);
+    }
     /// Lists can be asked for one value of it (`?subject=...`) without a scan. Top level of spec, texts only.
-    Field&& indexed() && { indexed_ = true; return std::move(*this); }
-    Field&& example(json::value value) && { example_ = std::move(value); return std::move(*this); }
+    Field&& indexed() && {
+        indexed_ = true;
+        return std::move(*this);
+    }
+    Field&& example(json::value value) && {
+        example_ = std::move(value);
+        return std::move(*this);
+    }
     /// A field of an object.
-    Field&& with(Field child) && { children_.push_back(std::move(child)); return std::move(*this); }
+    Field&& with(Field child) && {
+        children_.push_back(std::move(child));
+        return std::move(*this);
+    }
     /// What a list's items or a map's values are.
-    Field&& of(Field item) && { item_ = std::make_shared<const Field>(std::move(item)); return std::move(*this); }
+    Field&& of(Field item) && {
+        item_ = std::make_shared<const Field>(std::move(item));
+        return std::move(*this);
+    }
 
     const std::string& name() const { return name_; }
     const std::string& doc() const { return doc_; }
@@ -108,7 +146,7 @@ Field any(std::string name, std::string doc); ///< any JSON
 /// A column of the command line's table.
 struct Column {
     std::string title;
-    std::string path; ///< "spec.address", "status.state", "labels", "name", "age"
+    std::string path;  ///< "spec.address", "status.state", "labels", "name", "age"
     bool wide = false; ///< only with -o wide
 };
 
@@ -125,9 +163,9 @@ class Resources;
 /// Other keys of the store, and the revision each must still have when the write is made: what a check relied on.
 using Expectations = std::vector<std::pair<std::string, std::int64_t>>;
 
-/// What a write is about to store. A kind's `prepare` may change `after` (its status too), refuse, or put things into `once` that the answer shows this one
-/// time. A secret in `after` that was given anew is a plain text; one that stays is as it is in `before`, sealed: the object {"$sealed": ...}. It may run more
-/// than once for one write, when somebody else wrote in between.
+/// What a write is about to store. A kind's `prepare` may change `after` (its status too), refuse, or put things into `once` that
+/// the answer shows this one time. A secret in `after` that was given anew is a plain text; one that stays is as it is in `before`,
+/// sealed: the object {"$sealed": ...}. It may run more than once for one write, when somebody else wrote in between.
 struct Draft {
     const Object* before; ///< null for a new one
     Object& after;
@@ -158,10 +196,14 @@ public:
     Kind& access(Role read, Role write);
     /// Other names the command line knows it by.
     Kind& also_called(std::vector<std::string> names);
-    /// Runs in every create and update after validation, before anything is stored: hashing of passwords, checks that no table can say.
+    /// Runs in every create and update after validation, before anything is stored: hashing of passwords, checks that no table can
+    /// say.
     Kind& prepare(std::function<Task<Unit>(Context, Draft&)> prepare);
     /// Runs before a removal, which it may refuse.
-    Kind& before_remove(std::function<Result<Unit>(Removal&)> check) { before_remove_ = std::move(check); return *this; }
+    Kind& before_remove(std::function<Result<Unit>(Removal&)> check) {
+        before_remove_ = std::move(check);
+        return *this;
+    }
     /// Each belongs to the user that this (indexed) spec field names: others than admins see and touch only their own.
     Kind& owned_by(std::string field);
     /// A whole resource as an example, for documentation.

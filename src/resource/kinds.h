@@ -1,8 +1,8 @@
 #pragma once
 
-#include <string>
-
 #include "resource/object.h"
+
+#include <string>
 
 namespace orrery::resource {
 
@@ -14,8 +14,10 @@ Kind event_kind();  ///< append-only: subject, actor, context, what, because, ev
 /// A Node's spec, read.
 struct Node {
     std::string name, address, ssh_user, ssh_key; ///< ssh_key names a Secret, or is empty
+    std::string ssh_host_key;                     ///< the only one accepted, where it is not empty
     int ssh_port = 22;
     bool maintenance = false;
+    std::string maintenance_reason;
     static Node from(const Object& object);
 };
 

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <boost/json/object.hpp>
-
 #include "resource/kind.h"
+
+#include <boost/json/object.hpp>
 
 namespace orrery::resource {
 

@@ -1,5 +1,11 @@
 #pragma once
 
+#include "resource/kind.h"
+#include "resource/object.h"
+#include "resource/sealer.h"
+#include "store/leadership.h"
+#include "store/store.h"
+
 #include <functional>
 #include <memory>
 #include <optional>
@@ -7,12 +13,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include "resource/kind.h"
-#include "resource/object.h"
-#include "resource/sealer.h"
-#include "store/leadership.h"
-#include "store/store.h"
 
 namespace orrery::resource {
 
@@ -36,9 +36,9 @@ private:
 struct ListQuery {
     LabelSelector labels;
     std::vector<std::pair<std::string, std::string>> fields; ///< indexed spec fields and the value asked for
-    std::string from, until; ///< names in [from, until): time ranges of events; empty: open
-    std::size_t limit = 500; ///< at most 5,000
-    std::string after;       ///< the name to go on after
+    std::string from, until;                                 ///< names in [from, until): time ranges of events; empty: open
+    std::size_t limit = 500;                                 ///< at most 5,000
+    std::string after;                                       ///< the name to go on after
     bool newest_first = false;
 };
 
@@ -71,8 +71,8 @@ struct EventDraft {
     json::value evidence;
 };
 
-/// The resources, as the API and controllers see them: validated, sealed, indexed, audited. Reads are answered from memory: by name, by label, by indexed
-/// field, by reference, none by scanning what it does not return. Loop thread only.
+/// The resources, as the API and controllers see them: validated, sealed, indexed, audited. Reads are answered from memory: by
+/// name, by label, by indexed field, by reference, none by scanning what it does not return. Loop thread only.
 class Resources {
 public:
     Resources(store::Store& store, const Registry& registry, const Sealer& sealer, Clock& clock);
@@ -96,7 +96,8 @@ public:
 
     /// `conflict` when it exists. References must exist. Leaves an audit event in the same transaction, as do all below.
     Task<Outcome> create(Context ctx, const Kind& kind, Object object, WriteOptions options);
-    /// Labels and spec become exactly those given; status stays. Secret fields that are absent keep their value. `unchanged` writes nothing.
+    /// Labels and spec become exactly those given; status stays. Secret fields that are absent keep their value. `unchanged` writes
+    /// nothing.
     Task<Outcome> replace(Context ctx, const Kind& kind, Object object, WriteOptions options);
     /// RFC 7396 on {labels, spec}.
     Task<Outcome> patch(Context ctx, const Kind& kind, std::string name, json::value patch, WriteOptions options);

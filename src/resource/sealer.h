@@ -1,5 +1,7 @@
 #pragma once
 
+#include "core/result.h"
+
 #include <boost/json/value.hpp>
 
 #include <array>
@@ -8,15 +10,14 @@
 #include <string>
 #include <string_view>
 
-#include "core/result.h"
-
 namespace orrery::resource {
 
-/// Seals secrets at rest: XChaCha20-Poly1305 under a key that lives in a file beside the configuration, not in the store. Each sealed value is bound to where it
-/// belongs (kind, name, path), so that it cannot be moved to another place.
+/// Seals secrets at rest: XChaCha20-Poly1305 under a key that lives in a file beside the configuration, not in the store. Each
+/// sealed value is bound to where it belongs (kind, name, path), so that it cannot be moved to another place.
 class Sealer {
 public:
-    /// Reads the key file. `make`: creates it (mode 0600) where it does not exist. Refuses a file others can read, or of the wrong size, with a remedy.
+    /// Reads the key file. `make`: creates it (mode 0600) where it does not exist. Refuses a file others can read, or of the wrong
+    /// size, with a remedy.
     enum class Missing { refuse, make };
     static Result<std::unique_ptr<Sealer>> open(const std::filesystem::path& key_file, Missing missing);
     /// A key of its own that nobody keeps, for tests and dry runs.

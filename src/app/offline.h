@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/cli.h"
+
+namespace orrery::app {
+
+/// `orrery store verify FILE` and `orrery store restore BACKUP --to FILE [--force]`: on files, without a server.
+int verify_store_file(std::vector<std::string> arguments, cli::Streams& streams);
+int restore_store_file(std::vector<std::string> arguments, cli::Streams& streams);
+
+} // namespace orrery::app

@@ -5,7 +5,7 @@
 
 #include "api/state.h"
 #include "core/ids.h"
-#include "resource/text.h"
+#include "core/text.h"
 
 namespace orrery::api {
 
@@ -33,9 +33,9 @@ Task<json::value> read_document(Call& call, std::size_t limit) {
     const auto type = call.request.headers.get("Content-Type");
     if (type.find("yaml") == std::string_view::npos) {
         if (text.empty()) co_return Error{Code::invalid, "the request has no body", "send a JSON object"};
-        co_return resource::parse_json(text);
+        co_return parse_json(text);
     }
-    CO_TRY(auto documents, resource::parse_yaml(text));
+    CO_TRY(auto documents, parse_yaml(text));
     if (documents.size() != 1)
         co_return Error{Code::invalid, fmt::format("the body has {} YAML documents, and this path takes one", documents.size()), "send them one by one; orrery apply does"};
     co_return std::move(documents.front().value);

@@ -1,7 +1,7 @@
 #include "resource/object.h"
 
 #include "core/ids.h"
-#include "resource/text.h"
+#include "core/text.h"
 
 #include <boost/json/parse.hpp>
 #include <fmt/format.h>

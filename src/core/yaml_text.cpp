@@ -1,4 +1,4 @@
-#include "resource/text.h"
+#include "core/text.h"
 
 #include <fmt/format.h>
 #include <yaml-cpp/eventhandler.h>
@@ -10,7 +10,7 @@
 #include <exception>
 #include <sstream>
 
-namespace orrery::resource {
+namespace orrery {
 
 namespace {
 
@@ -410,4 +410,4 @@ std::string to_yaml(const json::value& value) {
     return out;
 }
 
-} // namespace orrery::resource
+} // namespace orrery

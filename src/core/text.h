@@ -9,7 +9,7 @@
 #include <vector>
 
 /// JSON and YAML as text. Both readers are for foreign bytes: bounded in size, depth and expansion; errors name line and column.
-namespace orrery::resource {
+namespace orrery {
 
 namespace json = boost::json;
 
@@ -37,4 +37,4 @@ std::string to_json_text(const json::value& value);
 /// Two spaces an indent, keys in the order they have.
 std::string to_pretty_json(const json::value& value);
 
-} // namespace orrery::resource
+} // namespace orrery

@@ -1,4 +1,4 @@
-#include "resource/text.h"
+#include "core/text.h"
 
 #include <boost/json/basic_parser_impl.hpp>
 #include <boost/json/value.hpp>
@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-namespace orrery::resource {
+namespace orrery {
 
 namespace {
 
@@ -228,4 +228,4 @@ std::string to_pretty_json(const json::value& value) {
     return out;
 }
 
-} // namespace orrery::resource
+} // namespace orrery

@@ -14,4 +14,6 @@ Context Context::with_deadline(SteadyTime when) const {
     return Context{Parts{id(), actor(), deadline() ? std::min(*deadline(), when) : when}};
 }
 
+Context Context::without_deadline() const { return Context{Parts{id(), actor(), {}}}; }
+
 } // namespace orrery

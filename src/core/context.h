@@ -26,6 +26,8 @@ public:
     Context with_actor(std::string actor) const;
     /// Never later than the deadline this context has already.
     Context with_deadline(SteadyTime when) const;
+    /// The same without a deadline: for streams, which last as long as both ends want.
+    Context without_deadline() const;
     Context with_timeout(Duration time, const Clock& clock = real_clock()) const { return with_deadline(clock.steady() + time); }
 
 private:

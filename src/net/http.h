@@ -1,5 +1,7 @@
 #pragma once
 
+#include "core/task.h"
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -8,8 +10,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include "core/task.h"
 
 namespace orrery::net {
 
@@ -23,6 +23,7 @@ public:
     bool has(std::string_view name) const;
     /// Replaces all fields of that name.
     void set(std::string_view name, std::string value);
+    void remove(std::string_view name);
     void add(std::string name, std::string value) { fields_.emplace_back(std::move(name), std::move(value)); }
     auto begin() const { return fields_.begin(); }
     auto end() const { return fields_.end(); }
@@ -33,12 +34,13 @@ private:
 
 /// A request's target, taken apart and percent-decoded: "/v1/nodes?limit=2".
 struct Target {
-    std::string path;                                        ///< decoded, begins with '/', without "." and ".." segments
+    std::string path;                                       ///< decoded, begins with '/', without "." and ".." segments
     std::vector<std::pair<std::string, std::string>> query; ///< decoded, in order
     /// The first value of that name; nothing where it is absent ("?x" gives "").
     std::optional<std::string> param(std::string_view name) const;
 };
-/// `invalid` for anything that is not a well-formed origin-form target, has a NUL in it or climbs above the root.
+/// `invalid` for anything that is not a well-formed origin-form target, is not UTF-8, has a NUL in it or climbs above the root.
+/// Dots count after decoding ("%2e%2e" is ".."); in the query '+' is a space.
 Result<Target> parse_target(std::string_view text);
 /// For building targets: encodes everything but unreserved characters.
 std::string percent_encode(std::string_view text);

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <memory>
-#include <string>
-
 #include "net/http.h"
 #include "net/tls.h"
+
+#include <memory>
+#include <string>
 
 namespace orrery::net {
 
@@ -14,6 +14,8 @@ struct Url {
     std::uint16_t port = 0;
     std::string target; ///< path and query, at least "/"
     std::string text() const;
+    /// Without the target: "http://127.0.0.1:8400", "https://[::1]".
+    std::string origin() const;
 };
 /// `invalid` for anything but an absolute http or https URL without user info.
 Result<Url> parse_url(std::string_view text);
@@ -42,21 +44,24 @@ public:
     virtual BodyReader& body() = 0;
 };
 
-/// An HTTP/1.1 client on the event loop. Keeps idle connections per host for re-use; retries once, on a fresh connection, when a re-used one closes before a
-/// byte of the answer. Deadlines come from the context (30 s without one). Sends the context's id as X-Request-Id. Resolves names on the pool.
+/// An HTTP/1.1 client on the event loop. Keeps idle connections per host for re-use; retries once, on a fresh connection, when a
+/// re-used one closes before a byte of the answer. Deadlines come from the context (30 s without one). Sends the context's id as
+/// X-Request-Id. Resolves names on the pool.
 class HttpClient {
 public:
     struct Options {
         std::shared_ptr<TlsContext> tls; ///< null: the system's certificates
         std::size_t max_idle_per_host = 16;
-        std::size_t max_per_host = 256; ///< further requests wait for a place
+        std::size_t max_per_host = 256;          ///< connections; further requests wait for a place
+        std::size_t max_waiting_per_host = 4096; ///< and further ones are `throttled`
         Duration idle_timeout = std::chrono::seconds(50);
         Duration connect_timeout = std::chrono::seconds(10);
     };
 
     HttpClient(asio::any_io_executor executor, Options options);
     ~HttpClient();
-    /// The answer, whatever its status. `unavailable`: no connection, or it broke, in words that name the peer; `timeout`; `too_large`; `denied`: its certificate did not verify.
+    /// The answer, whatever its status. `unavailable`: no connection, or it broke, in words that name the peer; `timeout`;
+    /// `too_large`; `denied`: its certificate did not verify.
     Task<ClientResponse> send(Context ctx, ClientRequest request);
     Task<std::unique_ptr<ClientStream>> open(Context ctx, ClientRequest request);
     /// Like `send`, with a body produced as it is sent: `more` gives the next piece, empty at the end.

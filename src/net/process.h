@@ -1,5 +1,7 @@
 #pragma once
 
+#include "core/task.h"
+
 #include <csignal>
 #include <filesystem>
 #include <functional>
@@ -7,13 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "core/task.h"
-
 namespace orrery::net {
 
 /// A program to run: never through a shell, in a process group of its own.
 struct ProcessSpec {
-    std::vector<std::string> argv; ///< argv[0] is searched in PATH unless it has a slash
+    std::vector<std::string> argv;                  ///< argv[0] is searched in PATH unless it has a slash
     std::map<std::string, std::string> environment; ///< the whole environment; PATH is passed on where it is not given
     std::filesystem::path folder;                   ///< where it runs; empty: here
     std::string input;                              ///< its standard input, then end of file
@@ -30,8 +30,9 @@ struct ProcessResult {
     bool succeeded() const { return exit_code == 0; }
 };
 
-/// Runs it to its end. At the context's deadline, and when the caller is cancelled, the whole group is ended (SIGTERM, then SIGKILL) before `timeout` or `cancelled` is returned.
-/// `not_found`: no such program; `denied`: not executable. A program that leaves a grandchild holding its pipes does not keep us waiting.
+/// Runs it to its end. At the context's deadline, and when the caller is cancelled, the whole group is ended (SIGTERM, then
+/// SIGKILL) before `timeout` or `cancelled` is returned. `not_found`: no such program; `denied`: not executable. A program that
+/// leaves a grandchild holding its pipes does not keep us waiting.
 Task<ProcessResult> run_process(Context ctx, ProcessSpec spec);
 
 } // namespace orrery::net

@@ -1,10 +1,10 @@
 #pragma once
 
+#include "core/result.h"
+
 #include <filesystem>
 #include <memory>
 #include <string>
-
-#include "core/result.h"
 
 namespace orrery::net {
 

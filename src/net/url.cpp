@@ -1,0 +1,89 @@
+#include "net/http_client.h"
+
+#include <boost/asio/ip/address.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace orrery::net {
+
+namespace {
+
+std::uint16_t default_port(std::string_view scheme) { return scheme == "https" ? 443 : 80; }
+
+bool is_host_name(std::string_view host) {
+    return !host.empty() && host.size() <= 253 &&
+           host.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-._") == std::string_view::npos;
+}
+
+std::string lowered(std::string_view text) {
+    std::string low(text);
+    for (char& c : low)
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
+    return low;
+}
+
+Error bad_url(std::string_view why) {
+    return Error{Code::invalid, fmt::format("the URL {}", why), "write it as http://host:port/path or https://host:port/path"};
+}
+
+} // namespace
+
+std::string Url::origin() const {
+    const bool is_v6 = host.find(':') != std::string::npos;
+    auto text = fmt::format("{}://{}{}{}", scheme, is_v6 ? "[" : "", host, is_v6 ? "]" : "");
+    if (port != default_port(scheme)) text += fmt::format(":{}", port);
+    return text;
+}
+
+std::string Url::text() const { return origin() + target; }
+
+Result<Url> parse_url(std::string_view text) {
+    if (text.size() > 8192) return bad_url("is longer than 8192 characters");
+    for (const char c : text)
+        if (c <= ' ' || c > '~') return bad_url("has a character in it that must be percent-encoded");
+
+    Url url;
+    const auto colon = text.find("://");
+    if (colon == std::string_view::npos) return bad_url("has no scheme");
+    url.scheme = lowered(text.substr(0, colon));
+    if (url.scheme != "http" && url.scheme != "https") return bad_url("is neither http nor https");
+    text.remove_prefix(colon + 3);
+
+    auto authority = text.substr(0, text.find_first_of("/?#"));
+    text.remove_prefix(authority.size());
+    if (authority.find('@') != std::string_view::npos)
+        return bad_url("has a user name in it, which is refused: it would end up in logs");
+    std::string_view port;
+    if (authority.starts_with('[')) {
+        const auto bracket = authority.find(']');
+        if (bracket == std::string_view::npos) return bad_url("has a '[' without ']'");
+        boost::system::error_code error;
+        const auto address = boost::asio::ip::make_address_v6(authority.substr(1, bracket - 1), error);
+        if (error) return bad_url("has no IPv6 address between its brackets");
+        url.host = address.to_string();
+        authority.remove_prefix(bracket + 1);
+        if (!authority.empty() && authority.front() != ':') return bad_url("has something between its address and its port");
+        port = authority;
+    } else {
+        url.host = lowered(authority.substr(0, authority.find(':')));
+        if (!is_host_name(url.host)) return bad_url("has no host name or address");
+        port = authority.substr(url.host.size());
+    }
+    url.port = default_port(url.scheme);
+    if (port.size() > 1) {
+        port.remove_prefix(1);
+        unsigned number = 0;
+        const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+        if (error != std::errc{} || end != port.data() + port.size() || number == 0 || number > 65535)
+            return bad_url("has a port that is not a number between 1 and 65535");
+        url.port = static_cast<std::uint16_t>(number);
+    }
+
+    text = text.substr(0, text.find('#'));
+    url.target = text.starts_with('/') ? std::string(text) : "/" + std::string(text);
+    return url;
+}
+
+} // namespace orrery::net

@@ -36,6 +36,8 @@ Task<Unit> logout(Api::State& state, Call call) {
 Task<Unit> whoami(Call call) {
     json::object body{{"user", call.principal.user}, {"role", name_of(call.principal.role)}, {"via", call.principal.via}};
     if (!call.principal.token_name.empty()) body["token"] = call.principal.token_name;
+    body["source"] = call.principal.source;
+    if (call.principal.expires_at) body["expires_at"] = to_rfc3339(*call.principal.expires_at);
     if (!call.principal.kinds.empty()) {
         json::array kinds;
         for (const auto& kind : call.principal.kinds) kinds.push_back(json::string(kind));

@@ -85,7 +85,9 @@ Task<Unit> list(Api::State& state, Call call, const Kind& kind) {
     if (const auto watch = call.query("watch")) co_return co_await stream_changes(state, std::move(call), kind, {}, *watch);
     CO_TRY(auto query, list_query(kind, call));
     CO_TRY(const bool consistent, call.flag("consistent"));
-    if (consistent) CO_TRY(std::ignore, co_await state.store().catch_up(call.ctx));
+    if (consistent) {
+        CO_TRY(std::ignore, co_await state.store().catch_up(call.ctx));
+    }
     if (!kind.owner_field().empty() && call.principal.role != Role::admin) query.fields.emplace_back(kind.owner_field(), call.principal.user);
     CO_TRY(auto page, state.resources.list(kind, query));
     std::string body = fmt::format("{{\"kind\":\"{}List\",\"items\":[", kind.name());
@@ -106,7 +108,9 @@ Task<Unit> read(Api::State& state, Call call, const Kind& kind) {
     CO_TRY(std::ignore, check_owner(state, kind, call.principal, name));
     if (const auto watch = call.query("watch")) co_return co_await stream_changes(state, std::move(call), kind, name, *watch);
     CO_TRY(const bool consistent, call.flag("consistent"));
-    if (consistent) CO_TRY(std::ignore, co_await state.store().catch_up(call.ctx));
+    if (consistent) {
+        CO_TRY(std::ignore, co_await state.store().catch_up(call.ctx));
+    }
     const auto record = state.resources.find(kind, name);
     if (!record) co_return state.resources.get(kind, name).error();
     auto etag = etag_of(record->modified, state.store().identity());
@@ -148,15 +152,38 @@ Task<Unit> answer_write(Api::State& state, Call& call, Outcome outcome, bool dry
     co_return co_await send_json(call, outcome.what == Outcome::What::created ? 201 : 200, body, std::move(headers));
 }
 
-/// A kind whose resources belong to users is a token: it may not do more than whoever makes it.
-Result<Unit> check_grant(const Kind& kind, const identity::Principal& principal, Object& object) {
+/// What belongs to a user is a token, and a token may not do more than whoever makes it.
+Result<Unit> check_grant(const Kind& kind, const identity::Principal& principal, const Object& object) {
     if (kind.owner_field().empty()) return Unit{};
-    return identity::limit_token(principal, object);
+    Error error{Code::denied, fmt::format("{} may not make this {}", principal.user, kind.name()), "ask an admin, or ask for less"};
+    if (!may_touch(kind, principal, object)) error.fields.push_back({"spec." + kind.owner_field(), fmt::format("must be {}, who makes it", principal.user)});
+    const auto* source = object.spec.if_contains("source");
+    if (principal.role != Role::admin && source != nullptr && source->is_string() && source->get_string() != principal.source)
+        error.fields.push_back({"spec.source", fmt::format("must be {}, which knows {}", principal.source, principal.user)});
+    if (const auto* role = object.spec.if_contains("role"); role != nullptr && role->is_string()) {
+        auto wanted = resource::parse_role(std::string_view(role->get_string()));
+        if (wanted.ok() && *wanted > principal.role) error.fields.push_back({"spec.role", fmt::format("must be at most {}", name_of(principal.role))});
+    }
+    if (!principal.kinds.empty()) error.fields.push_back({"spec.kinds", "a token that is limited to some kinds cannot make tokens"});
+    if (!error.fields.empty()) return error;
+    return Unit{};
+}
+
+/// Where the owner is left out it is who asks; the role likewise.
+void default_owner(const Kind& kind, const identity::Principal& principal, json::value& document) {
+    if (kind.owner_field().empty() || !document.is_object()) return;
+    auto& spec = document.get_object()["spec"];
+    if (spec.is_null()) spec = json::object{};
+    if (!spec.is_object() || spec.get_object().contains(kind.owner_field())) return;
+    spec.get_object()[kind.owner_field()] = principal.user;
+    if (!spec.get_object().contains("source")) spec.get_object()["source"] = principal.source;
+    if (!spec.get_object().contains("role")) spec.get_object()["role"] = name_of(principal.role);
 }
 
 Task<Unit> create(Api::State& state, Call call, const Kind& kind) {
     CO_TRY(auto options, write_options(state, call));
     CO_TRY(auto document, co_await read_document(call, state.options.max_body));
+    default_owner(kind, call.principal, document);
     CO_TRY(auto object, resource::read_object(kind, {}, document));
     CO_TRY(std::ignore, check_grant(kind, call.principal, object));
     CO_TRY(auto outcome, co_await state.resources.create(call.ctx, kind, std::move(object), options));
@@ -167,6 +194,7 @@ Task<Unit> replace(Api::State& state, Call call, const Kind& kind) {
     const auto name = call.name();
     CO_TRY(auto options, write_options(state, call));
     CO_TRY(auto document, co_await read_document(call, state.options.max_body));
+    default_owner(kind, call.principal, document);
     CO_TRY(auto object, resource::read_object(kind, name, document));
     CO_TRY(std::ignore, check_grant(kind, call.principal, object));
     const bool must_be_new = call.request.headers.get("If-None-Match") == "*";

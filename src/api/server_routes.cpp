@@ -16,7 +16,9 @@ Task<Unit> healthz(Call call) { co_return co_await send_text(call, 200, "text/pl
 
 Task<Unit> readyz(Api::State& state, Call call) {
     CO_TRY(std::ignore, state.store().health());
-    for (const auto& ready : state.readiness) CO_TRY(std::ignore, ready());
+    for (const auto& ready : state.readiness) {
+        CO_TRY(std::ignore, ready());
+    }
     co_return co_await send_text(call, 200, "text/plain; charset=utf-8", "ready\n");
 }
 

@@ -49,8 +49,9 @@ Task<Unit> backup(Api::State& state, Call call) {
                                                  {"Content-Disposition", fmt::format("attachment; filename=\"orrery-{}.backup\"", made.revision)}}));
     // The file was written a moment ago and comes from the page cache: reading it in pieces does not hold the loop up.
     std::string piece(256 * 1024, '\0');
-    while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())), file.gcount() > 0)
+    while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())), file.gcount() > 0) {
         CO_TRY(std::ignore, co_await call.out.write(ctx, std::string_view(piece).substr(0, static_cast<std::size_t>(file.gcount()))));
+    }
     CO_TRY(std::ignore, co_await state.resources.record(ctx, {.subject = "Store/store", .what = "backed-up", .because = {}, .evidence = json::object{{"revision", made.revision}}}));
     co_return co_await call.out.finish(ctx);
 }

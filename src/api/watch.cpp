@@ -74,7 +74,9 @@ Task<Unit> stream_changes(Api::State& state, Call call, const Kind& kind, std::s
     const auto& identity = state.store().identity();
     if (const auto last = call.request.headers.get("Last-Event-ID"); !last.empty()) from = std::string(last);
     store::Revision position = state.store().revision();
-    if (from != "now" && !from.empty()) CO_TRY(position, parse_position(from, identity, "?watch"));
+    if (from != "now" && !from.empty()) {
+        CO_TRY(position, parse_position(from, identity, "?watch"));
+    }
     resource::LabelSelector labels;
     if (const auto text = call.query("labels")) {
         CO_TRY(labels, resource::LabelSelector::parse(*text));
@@ -111,7 +113,9 @@ Task<Unit> stream_changes(Api::State& state, Call call, const Kind& kind, std::s
             if (labels.empty() && kind.owner_field().empty()) text += *shared_frame(state, kind, event, *seen);
             else text += frame_text(state, kind, event, *seen);
         }
-        if (!text.empty()) CO_TRY(std::ignore, co_await call.out.write(ctx, text));
+        if (!text.empty()) {
+            CO_TRY(std::ignore, co_await call.out.write(ctx, text));
+        }
     }
     co_return co_await call.out.finish(ctx);
 }

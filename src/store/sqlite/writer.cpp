@@ -1,0 +1,172 @@
+#include "store/sqlite/writer.h"
+
+#include "core/log.h"
+
+#include <fmt/format.h>
+#include <sqlite3.h>
+
+namespace orrery::store {
+
+namespace {
+
+/// Stands for "there will be no more".
+const Batch end_of_work;
+
+int note_log_size(void* size, sqlite3*, const char*, int pages) {
+    *static_cast<std::size_t*>(size) = static_cast<std::size_t>(pages);
+    return SQLITE_OK;
+}
+
+} // namespace
+
+struct Writer::Statements {
+    Statement begin, commit, rollback, insert, grant, revoke, compact, collect, move;
+};
+
+Result<Database> Writer::open(const std::string& path) {
+    TRY(auto database, Database::open(path, Database::Mode::read_write));
+    // FULL in WAL mode: the log is synced at every commit. The log is folded in by us, between batches.
+    TRY(std::ignore,
+        database.run("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0; PRAGMA cache_size=-16384;"
+                     "PRAGMA temp_store=MEMORY; PRAGMA journal_size_limit=67108864"));
+    TRY(const auto mode, database.text("PRAGMA journal_mode"));
+    if (mode != "wal") return Error{Code::unavailable, fmt::format("{} cannot have a write-ahead log", path), "use a local disk"};
+    return database;
+}
+
+Writer::Writer(Database database, Options options, Done done)
+    : database_(std::move(database)), options_(options), done_(std::move(done)), fold_at_(options.log_pages) {
+    sqlite3_wal_hook(database_.handle(), &note_log_size, &pages_in_log_);
+    thread_ = std::thread([this] { work(); });
+}
+
+Writer::~Writer() {
+    stop();
+    if (thread_.joinable()) thread_.join();
+}
+
+void Writer::submit(const Batch& batch) {
+    at_hand_.store(&batch, std::memory_order_release);
+    at_hand_.notify_one();
+}
+
+void Writer::stop() {
+    if (!thread_.joinable()) return;
+    // The batch at hand is finished first: the thread clears the place before it looks again.
+    const Batch* none = nullptr;
+    while (!at_hand_.compare_exchange_weak(none, &end_of_work)) {
+        if (none == &end_of_work) return;
+        none = nullptr;
+        std::this_thread::yield();
+    }
+    at_hand_.notify_one();
+}
+
+void Writer::work() {
+    auto prepared = [&](const char* sql) {
+        auto statement = database_.prepare(sql);
+        if (!statement.ok()) {
+            log::error(Context::background(), "the store's statements do not fit its file: {}", statement.error().text());
+            std::abort();
+        }
+        return std::move(*statement);
+    };
+    Statements statements{prepared("BEGIN IMMEDIATE"),
+                          prepared("COMMIT"),
+                          prepared("ROLLBACK"),
+                          prepared("INSERT INTO log(seq, key, value, created, version, lease, sum) VALUES (?, ?, ?, ?, ?, ?, ?)"),
+                          prepared("INSERT OR REPLACE INTO lease(id, ttl_ms) VALUES (?, ?)"),
+                          prepared("DELETE FROM lease WHERE id=?"),
+                          prepared("UPDATE meta SET value=? WHERE name='compacted'"),
+                          prepared("DELETE FROM log WHERE seq=?"),
+                          prepared("INSERT OR REPLACE INTO meta(name, value) VALUES ('moved_to', ?)")};
+    for (;;) {
+        // A lone client's next write comes some microseconds after the answer to its last: to be awake then saves it two switches.
+        const auto until = std::chrono::steady_clock::now() + options_.spin;
+        const Batch* batch = nullptr;
+        while (!(batch = at_hand_.load(std::memory_order_acquire))) {
+            if (std::chrono::steady_clock::now() < until) continue;
+            at_hand_.wait(nullptr, std::memory_order_acquire);
+        }
+        if (batch == &end_of_work) return;
+        auto outcome = commit(statements, *batch);
+        const bool full = !outcome.ok() && outcome.error().code == Code::no_space;
+        at_hand_.store(nullptr, std::memory_order_release);
+        done_(std::move(outcome));
+        // On a full disk, folding makes the room that the log already has usable again.
+        if (pages_in_log_ >= fold_at_ || full) fold_log();
+    }
+}
+
+Result<Unit> Writer::commit(Statements& statements, const Batch& batch) {
+    auto outcome = write(statements, batch);
+    if (outcome.ok()) return outcome;
+    if (!sqlite3_get_autocommit(database_.handle())) {
+        (void)statements.rollback.step();
+        statements.rollback.reset();
+    }
+    return outcome;
+}
+
+Result<Unit> Writer::write(Statements& statements, const Batch& batch) {
+    auto run = [&](Statement& statement) -> Result<Unit> {
+        auto stepped = statement.step();
+        statement.reset();
+        if (!stepped.ok()) return std::move(stepped).error().within("cannot write to the store");
+        return Unit{};
+    };
+    TRY(std::ignore, run(statements.begin));
+    auto& insert = statements.insert;
+    for (const auto& row : batch.rows) {
+        insert.bind(1, row.seq);
+        if (row.record) {
+            const auto& record = *row.record;
+            const std::string_view value = record.value;
+            insert.bind_text(2, record.key);
+            insert.bind_blob(3, value);
+            insert.bind(4, record.created);
+            insert.bind(5, record.version);
+            insert.bind(6, record.lease);
+            insert.bind(7, row_sum(row.seq, record.key, &value, record.created, record.version, record.lease));
+        } else {
+            insert.bind_text(2, row.removed);
+            insert.bind_null(3);
+            for (int place : {4, 5, 6}) insert.bind(place, 0);
+            insert.bind(7, row_sum(row.seq, row.removed, nullptr, 0, 0, 0));
+        }
+        TRY(std::ignore, run(insert));
+    }
+    for (const auto& lease : batch.granted) {
+        statements.grant.bind(1, lease.id);
+        statements.grant.bind(2, lease.ttl_ms);
+        TRY(std::ignore, run(statements.grant));
+    }
+    for (const auto lease : batch.revoked) {
+        statements.revoke.bind(1, lease);
+        TRY(std::ignore, run(statements.revoke));
+    }
+    if (batch.compacted) {
+        statements.compact.bind(1, *batch.compacted);
+        TRY(std::ignore, run(statements.compact));
+    }
+    for (const auto seq : batch.garbage) {
+        statements.collect.bind(1, seq);
+        TRY(std::ignore, run(statements.collect));
+    }
+    if (batch.moved_to) {
+        statements.move.bind_text(1, *batch.moved_to);
+        TRY(std::ignore, run(statements.move));
+    }
+    return run(statements.commit);
+}
+
+void Writer::fold_log() {
+    int left = 0, folded = 0;
+    const int outcome = sqlite3_wal_checkpoint_v2(database_.handle(), nullptr, SQLITE_CHECKPOINT_PASSIVE, &left, &folded);
+    folds_.fetch_add(1, std::memory_order_relaxed);
+    // All of it: the next commit begins the log anew. Else (a backup still reads it, or the disk is full) try again some way on.
+    fold_at_ = outcome == SQLITE_OK && left == folded ? options_.log_pages : pages_in_log_ + options_.log_pages / 4;
+    if (outcome == SQLITE_OK && left == folded) pages_in_log_ = 0;
+}
+
+} // namespace orrery::store

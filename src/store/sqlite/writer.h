@@ -1,0 +1,74 @@
+#pragma once
+
+#include "store/sqlite/format.h"
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace orrery::store {
+
+/// One row of the log: a record, or the removal of a key.
+struct LogRow {
+    std::int64_t seq = 0;
+    RecordPtr record;
+    std::string removed;
+};
+
+/// All that one commit writes.
+struct Batch {
+    std::vector<LogRow> rows;
+    std::vector<StoredLease> granted;
+    std::vector<LeaseId> revoked;
+    std::optional<Revision> compacted;
+    std::vector<std::int64_t> garbage; ///< rows to delete, in their order
+    std::optional<std::string> moved_to;
+
+    bool empty() const { return rows.empty() && granted.empty() && revoked.empty() && !compacted && garbage.empty() && !moved_to; }
+};
+
+/// The thread that owns the connection that writes. It commits one batch at a time: whole, and on the disk when it says so.
+class Writer {
+public:
+    struct Options {
+        std::size_t log_pages = 4096;       ///< the write-ahead log is folded into the file when it has more
+        std::chrono::microseconds spin{20}; ///< looks this long for the next batch before it sleeps
+    };
+    using Done = std::function<void(Result<Unit>)>;
+
+    /// `done` is called on the writer's thread after each batch.
+    Writer(Database database, Options options, Done done);
+    /// Waits for the batch at hand, folds the log in and closes the file.
+    ~Writer();
+
+    /// Gives it a batch, which must stay until `done`. Only when none is at hand.
+    void submit(const Batch& batch);
+    /// Ends the thread once the batch at hand is done; called from elsewhere than the destructor to let it take its time.
+    void stop();
+
+    static Result<Database> open(const std::string& path);
+
+    std::int64_t folds() const { return folds_.load(std::memory_order_relaxed); }
+
+private:
+    struct Statements;
+    void work();
+    Result<Unit> commit(Statements& statements, const Batch& batch);
+    Result<Unit> write(Statements& statements, const Batch& batch);
+    void fold_log();
+
+    Database database_;
+    Options options_;
+    Done done_;
+    std::atomic<const Batch*> at_hand_ = nullptr;
+    std::size_t pages_in_log_ = 0;
+    std::size_t fold_at_;
+    std::atomic<std::int64_t> folds_ = 0;
+    std::thread thread_;
+};
+
+} // namespace orrery::store

@@ -66,13 +66,6 @@ Result<resource::ListQuery> list_query(const Kind& kind, const Call& call) {
     return query;
 }
 
-/// What may be seen and touched of a kind whose resources belong to users (tokens): all by an admin, else the own.
-bool may_touch(const Kind& kind, const identity::Principal& principal, const Object& object) {
-    if (kind.owner_field().empty() || principal.role == Role::admin) return true;
-    const auto* owner = object.spec.if_contains(kind.owner_field());
-    return owner != nullptr && owner->is_string() && owner->get_string() == principal.user;
-}
-
 Result<Unit> check_owner(Api::State& state, const Kind& kind, const identity::Principal& principal, const std::string& name) {
     if (kind.owner_field().empty() || principal.role == Role::admin) return Unit{};
     auto object = state.resources.get(kind, name);
@@ -93,6 +86,10 @@ Task<Unit> list(Api::State& state, Call call, const Kind& kind) {
     std::string body = fmt::format("{{\"kind\":\"{}List\",\"items\":[", kind.name());
     bool first = true;
     for (const auto& record : page.records) {
+        if (!kind.owner_field().empty()) {
+            CO_TRY(const auto object, resource::from_stored(*record));
+            if (!may_touch(kind, call.principal, object)) continue;
+        }
         if (!first) body += ',';
         first = false;
         state.resources.append_public_json(kind, *record, body);
@@ -301,6 +298,15 @@ Task<Unit> list_kinds(Api::State& state, Call call) {
 }
 
 } // namespace
+
+bool may_touch(const Kind& kind, const identity::Principal& principal, const Object& object) {
+    if (kind.owner_field().empty() || principal.role == Role::admin) return true;
+    const auto is = [&](std::string_view field, std::string_view wanted) {
+        const auto* value = object.spec.if_contains(field);
+        return value != nullptr && value->is_string() && std::string_view(value->get_string()) == wanted;
+    };
+    return is(kind.owner_field(), principal.user) && is("source", principal.source);
+}
 
 void add_kind_routes(Api::State& state) {
     state.router.add({.method = "GET", .pattern = "/v1/kinds", .summary = "What kinds there are: fields, columns, verbs", .group = "server",

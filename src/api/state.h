@@ -42,6 +42,9 @@ void add_identity_routes(Api::State& state);
 void add_store_routes(Api::State& state);
 void add_server_routes(Api::State& state);
 
+/// May this principal see and touch it? What belongs to users (tokens) is for its owner, as the same directory knows that one, and for admins.
+bool may_touch(const resource::Kind& kind, const identity::Principal& principal, const resource::Object& object);
+
 /// `"12-1a2b..."`: revisions of another store never match.
 std::string etag_of(store::Revision revision, const std::string& identity);
 /// A position in the history, from an ETag, an event's id or a plain number. `compacted` where it belongs to another store; `invalid` where it is none.

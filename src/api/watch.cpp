@@ -47,10 +47,7 @@ std::optional<Seen> seen_through(const resource::LabelSelector& labels, const Ki
         if (!record) return false;
         if (labels.empty() && !by_owner) return true;
         auto object = resource::from_stored(*record);
-        if (!object.ok() || !labels.matches(object->labels)) return false;
-        if (!by_owner) return true;
-        const auto* owner = object->spec.if_contains(kind.owner_field());
-        return owner != nullptr && owner->is_string() && owner->get_string() == principal.user;
+        return object.ok() && labels.matches(object->labels) && may_touch(kind, principal, *object);
     };
     const bool before = selected(event.previous);
     const bool after = selected(event.record);

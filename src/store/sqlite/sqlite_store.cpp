@@ -3,14 +3,16 @@
 #include "core/ids.h"
 #include "core/log.h"
 #include "store/sqlite/engine.h"
+#include "store/sqlite/evaluation.h"
 #include "store/sqlite/format.h"
+#include "store/sqlite/garbage.h"
 #include "store/sqlite/leases.h"
+#include "store/sqlite/operation.h"
 #include "store/sqlite/writer.h"
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/unordered/unordered_flat_map.hpp>
 #include <fmt/format.h>
 
 #include <deque>
@@ -20,65 +22,6 @@ namespace orrery::store {
 
 using namespace std::chrono_literals;
 
-namespace {
-
-/// Whoever waits for an operation.
-struct Answer {
-    virtual ~Answer() = default;
-    virtual void give(Result<Revision> outcome) = 0;
-};
-template <class Handler> struct AnswerTo final : Answer {
-    explicit AnswerTo(Handler handler_) : handler(std::move(handler_)) {}
-    void give(Result<Revision> outcome) override { std::move(handler)(std::move(outcome)); }
-    Handler handler;
-};
-
-/// One thing that waits for the writer.
-struct Operation {
-    enum class What { transaction, grant, revoke, compact, move };
-    What what = What::transaction;
-    Context ctx;
-    Transaction transaction;
-    std::int64_t number = 0; ///< a lease or a revision
-    Duration ttl{};
-    std::string text;
-    std::unique_ptr<Answer> answer;
-
-    std::size_t size() const {
-        std::size_t bytes = sizeof(Operation) + text.size();
-        for (const auto& compare : transaction.compares) bytes += compare.key.size() + sizeof(Compare);
-        for (const auto& change : transaction.changes) bytes += change.key.size() + change.value.size() + sizeof(Change);
-        return bytes;
-    }
-};
-
-/// An operation that was evaluated: what it will have done once the batch is on the disk.
-struct Evaluated {
-    std::unique_ptr<Operation> operation;
-    Revision revision = 0; ///< its own, or the one it found where it changes nothing
-    std::vector<Event> events;
-    std::vector<std::int64_t> seqs; ///< of the events
-};
-
-Result<Unit> holds(const Compare& compare, const Record* record) {
-    const bool modified = compare.what == Compare::What::modified;
-    const Revision found = !record ? 0 : modified ? record->modified : record->created;
-    if (found == compare.revision) return Unit{};
-    if (compare.revision == 0)
-        return Error{Code::conflict, fmt::format("\"{}\" exists already, since revision {}", compare.key, record->created)};
-    if (!record) return Error{Code::conflict, fmt::format("\"{}\" does not exist", compare.key), "read it again"};
-    return Error{Code::conflict,
-                 fmt::format("\"{}\" was {} at revision {}, not {}", compare.key, modified ? "last changed" : "made", found,
-                             compare.revision),
-                 "read it again"};
-}
-
-Error moved_error(const std::string& where) {
-    return Error{Code::unsupported, fmt::format("the store has moved to {}", where), "use that store"};
-}
-
-} // namespace
-
 class SqliteStore final : public SqliteEngine {
 public:
     SqliteStore(asio::any_io_executor executor, SqliteOptions options)
@@ -86,6 +29,7 @@ public:
           options_(std::move(options)),
           mirror_(executor, options_.mirror),
           idle_(executor),
+          garbage_({options_.min_garbage, options_.garbage_share}),
           tasks_(executor) {}
 
     Task<Unit> open(Context ctx);
@@ -124,19 +68,10 @@ private:
     void start_batch();
     void finish_batch(Result<Unit> outcome);
 
-    /// Decides on one operation against the mirror and what the batch did before it.
-    Result<Evaluated> evaluate(std::unique_ptr<Operation>& operation);
-    Result<Unit> evaluate_transaction(const Transaction& transaction, Evaluated& into);
-    void evaluate_revoke(LeaseId lease, Evaluated& into);
-    RecordPtr newest(std::string_view key) const;
-    void add_change(Evaluated& into, std::string key, std::shared_ptr<StoredRecord> record);
-    bool lease_exists(LeaseId lease);
-
     /// Takes a revision into memory, once it is on the disk.
     void absorb(Revision revision, std::vector<Event> events, const std::vector<std::int64_t>& seqs);
-    void note_garbage();
-    bool is_sweep_due() const;
     void take_garbage();
+    asio::awaitable<void> sort_garbage();
     void note_health(const Result<Unit>& outcome);
 
     asio::awaitable<void> expire(LeaseId lease);
@@ -159,17 +94,13 @@ private:
     bool busy_ = false;
     std::optional<asio::executor_work_guard<asio::any_io_executor>> working_;
     Batch batch_;
+    Evaluation evaluation_{mirror_, leases_};
     std::vector<Evaluated> evaluated_;
     std::vector<std::pair<std::unique_ptr<Operation>, Error>> refused_;
-    Revision next_revision_ = 0;
-    boost::unordered_flat_map<std::string_view, RecordPtr> overlay_; // keys changed in this batch; null: removed
-    std::unordered_set<LeaseId> revoked_;
 
-    // Rows that are, or will be, of no use: superseded by a change at that revision, once it is compacted.
-    std::deque<std::pair<Revision, std::int64_t>> superseded_;
-    std::vector<std::int64_t> garbage_;
-    std::vector<std::int64_t> sweep_; // sorted backwards: taken from the end
-    Revision known_compaction_ = 0;   // what the file says
+    Garbage garbage_;
+    bool sorting_garbage_ = false;
+    Revision known_compaction_ = 0; // what the file says
 
     std::optional<std::string> moved_to_;
     Result<Unit> health_ = Unit{};
@@ -198,7 +129,7 @@ Task<Unit> SqliteStore::open(Context ctx) {
     CO_TRY(auto database, co_await blocking(pool, open_writer));
 
     identity_ = contents.meta.identity;
-    garbage_ = std::move(contents.garbage);
+    garbage_.add(std::move(contents.garbage));
     known_compaction_ = contents.meta.compacted;
     const auto now = options_.clock->steady();
     for (const auto& lease : contents.leases) leases_.add(lease.id, std::chrono::milliseconds(lease.ttl_ms), now);
@@ -215,8 +146,7 @@ Task<Unit> SqliteStore::open(Context ctx) {
         }
         absorb(revision, std::move(events), seqs);
     }
-    note_garbage();
-    next_revision_ = mirror_.revision();
+    garbage_.compacted(mirror_.compacted());
     for (const auto& lease : contents.leases) tasks_.spawn(expire(lease.id));
 
     auto done = [executor = executor_, alive = std::weak_ptr(alive_), this](Result<Unit> outcome) {
@@ -312,7 +242,7 @@ asio::awaitable<void> SqliteStore::expire(LeaseId lease) {
             continue;
         }
         auto revoked = co_await revoke(Context::make("lease"), lease);
-        if (revoked.ok() || revoked.error().code == Code::not_found || stopping_) co_return;
+        if (revoked.ok() || revoked.error().code == Code::not_found || stopping_ || moved_to_) co_return;
         // The disk is full, or the like. Its keys stay until it can be done.
         auto slept = co_await options_.clock->sleep(1s);
         if (!slept.ok()) co_return;
@@ -330,97 +260,8 @@ void SqliteStore::schedule() {
     });
 }
 
-RecordPtr SqliteStore::newest(std::string_view key) const {
-    if (!overlay_.empty())
-        if (const auto changed = overlay_.find(key); changed != overlay_.end()) return changed->second;
-    return mirror_.find(key);
-}
-
-bool SqliteStore::lease_exists(LeaseId lease) {
-    const auto* found = leases_.find(lease);
-    return found && !found->ending && !revoked_.contains(lease);
-}
-
-void SqliteStore::add_change(Evaluated& into, std::string key, std::shared_ptr<StoredRecord> record) {
-    const auto seq = seq_of(into.revision, into.events.size());
-    if (record) record->seq = seq;
-    batch_.rows.push_back({seq, record, record ? std::string() : key});
-    into.events.push_back(Event{into.revision, std::move(key), std::move(record), nullptr});
-    into.seqs.push_back(seq);
-}
-
-Result<Unit> SqliteStore::evaluate_transaction(const Transaction& transaction, Evaluated& into) {
-    for (const auto& compare : transaction.compares) {
-        const auto record = newest(compare.key);
-        TRY(std::ignore, holds(compare, record.get()));
-    }
-    for (const auto& change : transaction.changes) {
-        if (change.lease == 0) continue;
-        if (!lease_exists(change.lease))
-            return Error{Code::not_found, fmt::format("lease {} of \"{}\" has expired or was revoked", change.lease, change.key),
-                         "ask for a new one"};
-        // All keys of a lease go in one revision, and a revision has so many places.
-        if (leases_.find(change.lease)->keys.size() + batch_.rows.size() + max_changes > max_rows_per_revision)
-            return Error{Code::too_large, fmt::format("lease {} has too many keys", change.lease), "use several leases"};
-    }
-    for (const auto& change : transaction.changes) {
-        const auto previous = newest(change.key);
-        if (change.what == Change::What::remove) {
-            if (previous) add_change(into, change.key, nullptr);
-            continue;
-        }
-        auto record = std::make_shared<StoredRecord>();
-        record->key = change.key;
-        record->value = change.value;
-        record->created = previous ? previous->created : into.revision;
-        record->modified = into.revision;
-        record->version = previous ? previous->version + 1 : 1;
-        record->lease = change.lease;
-        add_change(into, change.key, std::move(record));
-    }
-    return Unit{};
-}
-
-void SqliteStore::evaluate_revoke(LeaseId lease, Evaluated& into) {
-    // A key may have left the lease, or joined it, earlier in this batch.
-    if (const auto* found = leases_.find(lease))
-        for (const auto& key : found->keys)
-            if (const auto record = newest(key); record && record->lease == lease) add_change(into, key, nullptr);
-    for (const auto& [key, record] : overlay_) {
-        if (!record || record->lease != lease) continue;
-        const auto before = mirror_.find(key);
-        if (!before || before->lease != lease) add_change(into, std::string(key), nullptr);
-    }
-    revoked_.insert(lease);
-    batch_.revoked.push_back(lease);
-}
-
-Result<Evaluated> SqliteStore::evaluate(std::unique_ptr<Operation>& operation) {
-    if (const auto deadline = operation->ctx.deadline(); deadline && *deadline < std::chrono::steady_clock::now())
-        return Error{Code::timeout, "the deadline passed before the write's turn came; nothing was written"};
-    if (moved_to_ || batch_.moved_to) return moved_error(moved_to_ ? *moved_to_ : *batch_.moved_to);
-    Evaluated evaluated;
-    evaluated.revision = next_revision_ + 1;
-    switch (operation->what) {
-    case Operation::What::transaction: {
-        TRY(std::ignore, evaluate_transaction(operation->transaction, evaluated));
-        break;
-    }
-    case Operation::What::grant: batch_.granted.push_back({operation->number, operation->ttl / 1ms}); break;
-    case Operation::What::revoke: evaluate_revoke(operation->number, evaluated); break;
-    case Operation::What::compact: batch_.compacted = std::max(batch_.compacted.value_or(0), operation->number); break;
-    case Operation::What::move: batch_.moved_to = operation->text; break;
-    }
-    if (evaluated.events.empty())
-        evaluated.revision = next_revision_;
-    else
-        next_revision_ = evaluated.revision;
-    return evaluated;
-}
-
 void SqliteStore::start_batch() {
     if (busy_) return;
-    next_revision_ = mirror_.revision();
     std::size_t bytes = 0;
     while (!queue_.empty() && evaluated_.size() < options_.batch_transactions && bytes < options_.batch_bytes) {
         auto operation = std::move(queue_.front());
@@ -428,15 +269,14 @@ void SqliteStore::start_batch() {
         const auto size = operation->size();
         queue_bytes_ -= size;
         bytes += size;
-        auto evaluated = evaluate(operation);
+        auto evaluated = moved_to_ ? Result<Evaluated>(moved_error(*moved_to_)) : evaluation_.evaluate(*operation, batch_);
         if (!evaluated.ok()) {
             refused_.emplace_back(std::move(operation), std::move(evaluated).error());
             continue;
         }
         evaluated->operation = std::move(operation);
         evaluated_.push_back(std::move(*evaluated));
-        if (!queue_.empty())
-            for (const auto& event : evaluated_.back().events) overlay_[event.key] = event.record;
+        if (!queue_.empty()) evaluation_.remember(evaluated_.back());
     }
     take_garbage();
     if (batch_.empty()) {
@@ -456,8 +296,7 @@ void SqliteStore::finish_batch(Result<Unit> outcome) {
     busy_ = false;
     auto evaluated = std::exchange(evaluated_, {});
     auto refused = std::exchange(refused_, {});
-    overlay_.clear();
-    revoked_.clear();
+    evaluation_.clear();
     if (outcome.ok()) {
         for (auto& each : evaluated) {
             written_ += each.events.size();
@@ -474,10 +313,10 @@ void SqliteStore::finish_batch(Result<Unit> outcome) {
         }
         if (batch_.moved_to) moved_to_ = std::move(batch_.moved_to);
         collected_ += batch_.garbage.size();
-        note_garbage();
+        garbage_.compacted(mirror_.compacted());
     } else {
         // Nothing of it was written: what was to be swept is swept another time.
-        sweep_.insert(sweep_.end(), batch_.garbage.rbegin(), batch_.garbage.rend());
+        garbage_.give_back(batch_.garbage);
     }
     batch_ = {};
     // Clients go on from within these calls: their next writes are in the queue when the last one returns, and share the next
@@ -494,7 +333,8 @@ void SqliteStore::finish_batch(Result<Unit> outcome) {
         if (alive.expired()) return;
     }
     working_.reset();
-    if (!queue_.empty() || (is_sweep_due() && health_.ok()))
+    if (!sorting_garbage_ && garbage_.is_sweep_due(mirror_.count(""))) tasks_.spawn(sort_garbage());
+    if (!queue_.empty() || (garbage_.is_sweeping() && health_.ok() && !moved_to_))
         schedule();
     else
         idle_.notify_all();
@@ -516,7 +356,7 @@ void SqliteStore::note_health(const Result<Unit>& outcome) {
 
 /// Readiness must come back without a client that dares to write.
 asio::awaitable<void> SqliteStore::probe() {
-    while (!health_.ok() && !stopping_) {
+    while (!health_.ok() && !stopping_ && !moved_to_) {
         auto slept = co_await real_clock().sleep(1s);
         if (!slept.ok()) co_return;
         (void)co_await enqueue(
@@ -525,45 +365,40 @@ asio::awaitable<void> SqliteStore::probe() {
     probing_ = false;
 }
 
+void SqliteStore::take_garbage() {
+    if (!garbage_.is_sweeping() || moved_to_) return;
+    // The file must know that this part of the history is gone before rows of it go.
+    if (known_compaction_ < mirror_.compacted()) batch_.compacted = std::max(batch_.compacted.value_or(0), mirror_.compacted());
+    // Along with writes only as much as keeps ahead of them: none of them should wait long for other people's garbage.
+    const auto rows = batch_.rows.size();
+    batch_.garbage = garbage_.take(rows == 0 ? options_.garbage_chunk : std::min(options_.garbage_chunk, 16 + 3 * rows));
+}
+
+/// Away from the loop: there may be millions.
+asio::awaitable<void> SqliteStore::sort_garbage() {
+    sorting_garbage_ = true;
+    auto rows = std::make_shared<std::vector<std::int64_t>>(garbage_.gather());
+    Pool pool(1);
+    (void)co_await blocking(pool, [rows]() -> Result<Unit> {
+        Garbage::sort(*rows);
+        return Unit{};
+    });
+    sorting_garbage_ = false;
+    if (stopping_) co_return;
+    garbage_.begin_sweep(std::move(*rows));
+    schedule();
+}
+
 void SqliteStore::absorb(Revision revision, std::vector<Event> events, const std::vector<std::int64_t>& seqs) {
     for (std::size_t i = 0; i < events.size(); ++i) {
         const auto& event = events[i];
         const auto previous = mirror_.find(event.key);
-        if (previous) superseded_.emplace_back(revision, seq_of(*previous));
-        if (!event.record) superseded_.emplace_back(revision, seqs[i]);
+        if (previous) garbage_.add(revision, seq_of(*previous));
+        if (!event.record) garbage_.add(revision, seqs[i]);
         const auto from = previous ? previous->lease : 0, to = event.record ? event.record->lease : 0;
         if (from != 0 || to != 0) leases_.moved(event.key, from, to);
     }
     mirror_.apply(revision, std::move(events));
-}
-
-void SqliteStore::note_garbage() {
-    while (!superseded_.empty() && superseded_.front().first <= mirror_.compacted()) {
-        garbage_.push_back(superseded_.front().second);
-        superseded_.pop_front();
-    }
-}
-
-bool SqliteStore::is_sweep_due() const {
-    const auto rows = static_cast<double>(garbage_.size());
-    return !sweep_.empty() ||
-           (garbage_.size() > options_.min_garbage && rows > options_.garbage_share * static_cast<double>(mirror_.count("")));
-}
-
-void SqliteStore::take_garbage() {
-    if (!is_sweep_due()) return;
-    if (sweep_.empty()) {
-        sweep_ = std::exchange(garbage_, {});
-        std::sort(sweep_.begin(), sweep_.end(), std::greater<>());
-    }
-    // The file must know that this part of the history is gone before rows of it go.
-    if (known_compaction_ < mirror_.compacted()) batch_.compacted = std::max(batch_.compacted.value_or(0), mirror_.compacted());
-    // Along with writes only as much as keeps ahead of them: none of them should wait long for other people's garbage.
-    const auto wanted =
-        batch_.rows.empty() ? options_.garbage_chunk : std::min(options_.garbage_chunk, 16 + 3 * batch_.rows.size());
-    const auto count = std::min(sweep_.size(), wanted);
-    batch_.garbage.assign(sweep_.rbegin(), sweep_.rbegin() + static_cast<std::ptrdiff_t>(count));
-    sweep_.resize(sweep_.size() - count);
 }
 
 std::vector<std::pair<std::string, double>> SqliteStore::metrics() const {
@@ -577,7 +412,7 @@ std::vector<std::pair<std::string, double>> SqliteStore::metrics() const {
     add("changes_written", written_);
     add("queued_writes", queue_.size());
     add("queued_bytes", queue_bytes_);
-    add("garbage_rows", garbage_.size() + sweep_.size() + superseded_.size());
+    add("garbage_rows", garbage_.size());
     add("garbage_rows_deleted", collected_);
     add("log_folds", writer_ ? writer_->folds() : 0);
     return all;
@@ -586,8 +421,7 @@ std::vector<std::pair<std::string, double>> SqliteStore::metrics() const {
 asio::awaitable<void> SqliteStore::stop() {
     if (stopping_) co_return;
     stopping_ = true;
-    sweep_.clear(); // garbage is found again at the next start
-    garbage_.clear();
+    garbage_.forget(); // it is found again at the next start
     while (busy_ || scheduled_ || !queue_.empty()) (void)co_await idle_.wait(Context::background());
     mirror_.close(Error{Code::cancelled, "the store was closed"});
     co_await tasks_.stop();

@@ -1,0 +1,125 @@
+#include "store/sqlite/evaluation.h"
+
+#include <fmt/format.h>
+
+namespace orrery::store {
+
+using namespace std::chrono_literals;
+
+Result<Unit> holds(const Compare& compare, const Record* record) {
+    const bool modified = compare.what == Compare::What::modified;
+    const Revision found = !record ? 0 : modified ? record->modified : record->created;
+    if (found == compare.revision) return Unit{};
+    if (compare.revision == 0)
+        return Error{Code::conflict, fmt::format("\"{}\" exists already, since revision {}", compare.key, record->created)};
+    if (!record) return Error{Code::conflict, fmt::format("\"{}\" does not exist", compare.key), "read it again"};
+    return Error{Code::conflict,
+                 fmt::format("\"{}\" was {} at revision {}, not {}", compare.key, modified ? "last changed" : "made", found,
+                             compare.revision),
+                 "read it again"};
+}
+
+Error moved_error(std::string_view where) {
+    return Error{Code::unsupported, fmt::format("the store has moved to {}", where), "use that store"};
+}
+
+void Evaluation::remember(const Evaluated& evaluated) {
+    for (const auto& event : evaluated.events) changed_[event.key] = event.record;
+}
+
+void Evaluation::clear() {
+    revision_.reset();
+    changed_.clear();
+    revoked_.clear();
+}
+
+RecordPtr Evaluation::newest(std::string_view key) const {
+    if (!changed_.empty())
+        if (const auto changed = changed_.find(key); changed != changed_.end()) return changed->second;
+    return mirror_.find(key);
+}
+
+bool Evaluation::has_lease(LeaseId lease) const {
+    const auto* found = leases_.find(lease);
+    return found && !found->ending && !revoked_.contains(lease);
+}
+
+void Evaluation::add(Evaluated& into, Batch& batch, std::string key, std::shared_ptr<StoredRecord> record) {
+    const auto seq = seq_of(into.revision, into.events.size());
+    if (record) record->seq = seq;
+    batch.rows.push_back({seq, record, record ? std::string() : key});
+    into.events.push_back(Event{into.revision, std::move(key), std::move(record), nullptr});
+    into.seqs.push_back(seq);
+}
+
+Result<Unit> Evaluation::transaction(Transaction& transaction, Evaluated& into, Batch& batch) {
+    for (const auto& compare : transaction.compares) {
+        const auto record = newest(compare.key);
+        TRY(std::ignore, holds(compare, record.get()));
+    }
+    for (const auto& change : transaction.changes) {
+        if (change.lease == 0) continue;
+        if (!has_lease(change.lease))
+            return Error{Code::not_found, fmt::format("lease {} of \"{}\" has expired or was revoked", change.lease, change.key),
+                         "ask for a new one"};
+        // All keys of a lease go in one revision, and a revision has so many places.
+        if (leases_.find(change.lease)->keys.size() + batch.rows.size() + max_changes > max_rows_per_revision)
+            return Error{Code::too_large, fmt::format("lease {} has too many keys", change.lease), "use several leases"};
+    }
+    into.events.reserve(transaction.changes.size());
+    into.seqs.reserve(transaction.changes.size());
+    for (auto& change : transaction.changes) {
+        const auto previous = newest(change.key);
+        if (change.what == Change::What::remove) {
+            if (previous) add(into, batch, std::move(change.key), nullptr);
+            continue;
+        }
+        auto record = std::make_shared<StoredRecord>();
+        record->key = change.key;
+        record->value = std::move(change.value);
+        record->created = previous ? previous->created : into.revision;
+        record->modified = into.revision;
+        record->version = previous ? previous->version + 1 : 1;
+        record->lease = change.lease;
+        add(into, batch, std::move(change.key), std::move(record));
+    }
+    return Unit{};
+}
+
+void Evaluation::revoke(LeaseId lease, Evaluated& into, Batch& batch) {
+    // A key may have left the lease, or joined it, earlier in this batch.
+    if (const auto* found = leases_.find(lease))
+        for (const auto& key : found->keys)
+            if (const auto record = newest(key); record && record->lease == lease) add(into, batch, key, nullptr);
+    for (const auto& [key, record] : changed_) {
+        if (!record || record->lease != lease) continue;
+        const auto before = mirror_.find(key);
+        if (!before || before->lease != lease) add(into, batch, std::string(key), nullptr);
+    }
+    revoked_.insert(lease);
+    batch.revoked.push_back(lease);
+}
+
+Result<Evaluated> Evaluation::evaluate(Operation& operation, Batch& batch) {
+    if (const auto deadline = operation.ctx.deadline(); deadline && *deadline < std::chrono::steady_clock::now())
+        return Error{Code::timeout, "the deadline passed before the write's turn came; nothing was written"};
+    if (batch.moved_to) return moved_error(*batch.moved_to);
+    const auto last = revision_.value_or(mirror_.revision());
+    Evaluated evaluated;
+    evaluated.revision = last + 1;
+    switch (operation.what) {
+    case Operation::What::transaction: {
+        TRY(std::ignore, transaction(operation.transaction, evaluated, batch));
+        break;
+    }
+    case Operation::What::grant: batch.granted.push_back({operation.number, operation.ttl / 1ms}); break;
+    case Operation::What::revoke: revoke(operation.number, evaluated, batch); break;
+    case Operation::What::compact: batch.compacted = std::max(batch.compacted.value_or(0), operation.number); break;
+    case Operation::What::move: batch.moved_to = operation.text; break;
+    }
+    if (evaluated.events.empty()) evaluated.revision = last;
+    revision_ = evaluated.revision;
+    return evaluated;
+}
+
+} // namespace orrery::store

@@ -1,0 +1,149 @@
+#pragma once
+
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+#include <boost/json/value.hpp>
+
+#include <memory>
+#include <string>
+
+#include "api/api.h"
+#include "core/testing.h"
+#include "identity/identity.h"
+#include "net/http_client.h"
+#include "net/http_server.h"
+#include "resource/kinds.h"
+#include "resource/resources.h"
+#include "store/sqlite/sqlite_store.h"
+
+/// For tests: the whole server below the app, on SQLite in a temporary folder, and a client to knock at it.
+namespace orrery::api::testing {
+
+class NoAdmin final : public StoreAdmin {
+public:
+    std::string engine() const override { return "sqlite"; }
+    std::string location() const override { return "sqlite:///test"; }
+    Task<Backup> backup(Context ctx) override { co_return Error{Code::unsupported, "no backup in this test"}; }
+    Task<Migration> migrate(Context ctx, std::string to, std::function<void(std::int64_t, std::int64_t)> progress) override {
+        co_return Error{Code::invalid, "no migration in this test"};
+    }
+};
+
+struct Answer {
+    int status = 0;
+    json::value body;
+    net::Headers headers;
+    std::string text;
+    std::string code() const { return body.is_object() && body.as_object().contains("code") ? std::string(body.at("code").as_string()) : ""; }
+};
+
+struct Stack {
+    orrery::testing::TemporaryFolder folder;
+    asio::any_io_executor executor;
+    VirtualClock clock;
+    Pool pool{2};
+    std::unique_ptr<resource::Sealer> sealer = resource::Sealer::ephemeral();
+    std::unique_ptr<store::Store> store;
+    resource::Registry registry;
+    std::unique_ptr<resource::Resources> resources;
+    std::unique_ptr<identity::Identity> identity;
+    NoAdmin admin;
+    std::unique_ptr<Api> api;
+    std::unique_ptr<net::HttpServer> server;
+    std::unique_ptr<net::HttpClient> client;
+    std::string admin_token;
+
+    /// Starts it all; logs in as admin.
+    Task<Unit> start(asio::any_io_executor on) {
+        executor = on;
+        const auto ctx = Context::background();
+        store::SqliteOptions options;
+        options.path = folder / "store.db";
+        CO_TRY(store, co_await store::open_sqlite(ctx, on, std::move(options)));
+        registry.add(resource::node_kind());
+        registry.add(resource::secret_kind());
+        registry.add(resource::event_kind());
+        registry.add(identity::user_kind(pool));
+        registry.add(identity::token_kind(clock));
+        resources = std::make_unique<resource::Resources>(*store, registry, *sealer, clock);
+        identity = std::make_unique<identity::Identity>(*resources, pool, clock, identity::IdentityOptions{});
+        CO_TRY(std::ignore, co_await identity->ensure_admin(ctx, "correct horse battery"));
+        api = std::make_unique<Api>(on, *resources, *identity, admin, clock, ApiOptions{.version = "test", .heartbeat = std::chrono::milliseconds(50)});
+        net::HttpServer::Options server_options;
+        server_options.on_error = api->on_error();
+        server_options.on_done = api->on_done();
+        server = std::make_unique<net::HttpServer>(on, std::move(server_options), api->handler());
+        CO_TRY(std::ignore, server->start());
+        client = std::make_unique<net::HttpClient>(on, net::HttpClient::Options{});
+        auto login = co_await call("POST", "/v1/login", R"({"user":"admin","password":"correct horse battery"})", "");
+        if (login.status != 200) co_return Error{Code::internal, "the admin cannot log in: " + login.text};
+        admin_token = login.body.at("token").as_string();
+        co_return Unit{};
+    }
+
+    asio::awaitable<void> stop() {
+        co_await client->stop();
+        co_await server->stop(std::chrono::seconds(1));
+        co_await api->stop();
+        server.reset();
+        api.reset();
+        identity.reset();
+        resources.reset();
+        co_await store->stop();
+        pool.join();
+    }
+
+    net::ClientRequest request(std::string method, const std::string& target, std::string body, const std::string& token) const {
+        net::ClientRequest out;
+        out.method = std::move(method);
+        out.url = {"http", "127.0.0.1", server->port(), target};
+        if (!token.empty()) out.headers.set("Authorization", "Bearer " + token);
+        out.body = std::move(body);
+        return out;
+    }
+
+    asio::awaitable<Answer> call(std::string method, std::string target, std::string body, std::string token, net::Headers headers = {}) {
+        auto out = request(std::move(method), target, std::move(body), token);
+        for (const auto& [name, value] : headers) out.headers.set(name, value);
+        auto response = co_await client->send(Context::background(), std::move(out));
+        Answer answer;
+        if (!response.ok()) {
+            answer.text = response.error().text();
+            co_return answer;
+        }
+        answer.status = response->status;
+        answer.headers = response->headers;
+        answer.text = response->body;
+        boost::system::error_code error;
+        answer.body = json::parse(response->body, error);
+        co_return answer;
+    }
+    asio::awaitable<Answer> get(std::string target) { return call("GET", std::move(target), {}, admin_token); }
+    asio::awaitable<Answer> put(std::string target, std::string body) { return call("PUT", std::move(target), std::move(body), admin_token); }
+    asio::awaitable<Answer> post(std::string target, std::string body) { return call("POST", std::move(target), std::move(body), admin_token); }
+
+    /// A token of a fresh user with this role.
+    asio::awaitable<std::string> token_for(std::string user, std::string role) {
+        std::ignore = co_await post("/v1/users", json::serialize(json::object{{"name", user}, {"spec", json::object{{"role", role}, {"password", "a long enough password"}}}}));
+        auto made = co_await post("/v1/tokens", json::serialize(json::object{{"name", user + "-token"}, {"spec", json::object{{"user", user}, {"role", role}}}}));
+        if (made.status != 201) {
+            ADD_FAILURE() << made.text;
+            co_return "";
+        }
+        co_return std::string(made.body.at("once").at("token").as_string());
+    }
+};
+
+} // namespace orrery::api::testing
+
+/// A test with a running stack: `CO_STACK_TEST(Api, DoesThis) { auto answer = co_await stack.get("/v1/nodes"); ... }`
+#define CO_STACK_TEST(suite, name)                                                                                                           \
+    static ::orrery::asio::awaitable<void> stack_test_##suite##_##name(::orrery::api::testing::Stack& stack);                                \
+    CO_TEST(suite, name) {                                                                                                                   \
+        ::orrery::api::testing::Stack stack;                                                                                                 \
+        auto started = co_await stack.start(loop.get_executor());                                                                            \
+        CO_ASSERT_OK(started);                                                                                                               \
+        co_await stack_test_##suite##_##name(stack);                                                                                         \
+        co_await stack.stop();                                                                                                               \
+    }                                                                                                                                        \
+    static ::orrery::asio::awaitable<void> stack_test_##suite##_##name(::orrery::api::testing::Stack& stack)

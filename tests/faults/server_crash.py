@@ -1,0 +1,61 @@
+#!/usr/bin/python3
+"""The server is killed with SIGKILL at random instants, many times, while 64 clients write: nothing acknowledged is lost, nothing is
+applied twice, the revisions have no holes and every start is clean."""
+import os
+import random
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lab"))
+from orrery_lab import Cli, Server, check, contains, equal, run, say  # noqa: E402
+from server_writers import Writers, settle  # noqa: E402
+
+
+def options(parser):
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--writers", type=int, default=64)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+
+
+def main(given):
+    say(f"seed {given.seed} (give --seed to repeat the instants)")
+    chance = random.Random(given.seed)
+    server = Server(given.orrery)
+    server.start()
+    writers = Writers(server, given.writers, given.seed)
+    starts, unready, warnings = [], 0, {}
+    for kill in range(given.kills):
+        early = chance.random() < 0.15
+        if early:  # also in the middle of starting up
+            server.kill()
+            server.spawn()
+            time.sleep(chance.uniform(0.0, 0.12))
+            unready += 1
+        else:
+            time.sleep(chance.uniform(0.01, 0.45))
+        server.kill()
+        starts.append(server.start())
+        complaints = server.complaints()
+        if complaints:
+            equal(f"start {kill + 1} is clean", complaints, [])
+        for line in server.log_text().splitlines():
+            if " level=warn " in line:
+                text = line.partition("message=")[2]
+                warnings[text] = warnings.get(text, 0) + 1
+        if (kill + 1) % 50 == 0:
+            say(f"      {kill + 1} kills, {unready} of them also before it was ready; start {sorted(starts)[len(starts) // 2]:.2f} s in the middle, {max(starts):.2f} s at most")
+    accounts = writers.finish()
+    check(f"{given.kills} starts after SIGKILL were all clean", not server.complaints(), "\n".join(server.complaints()))
+    for text, times in list(warnings.items())[:5]:
+        say(f"      warned {times} times: {text[:200]}")
+    settle(server, accounts)
+    revision = server.api().get("/v1/store")["revision"]
+    equal("it stops on SIGTERM", server.stop(), 0)
+    verified = Cli(given.orrery)("store", "verify", os.path.join(server.folder, "store.db"), seconds=120)
+    check("the file verifies, and its revisions have no holes", verified.status == 0, str(verified))
+    contains("up to the newest revision", verified.out, str(revision))
+    say("      " + verified.out.strip().replace("\n", "; "))
+
+
+if __name__ == "__main__":
+    run(main, options)

@@ -132,6 +132,11 @@ Kind& Kind::prepare(std::function<Task<Unit>(Context, Draft&)> prepare) {
     return *this;
 }
 
+Kind& Kind::owned_by(std::string field) {
+    owner_field_ = std::move(field);
+    return *this;
+}
+
 Kind& Kind::example(std::string yaml) {
     example_ = std::move(yaml);
     return *this;
@@ -164,6 +169,12 @@ Result<Unit> Registry::check() const {
             taken.push_back(std::move(name));
         }
         check_declaration(*this, kind->spec(), kind->name() + ".spec", true, errors);
+        const auto& fields = kind->spec().children();
+        if (!kind->owner_field().empty() && std::none_of(fields.begin(), fields.end(), [&](const Field& field) {
+                return field.name() == kind->owner_field() && field.is_indexed();
+            }))
+            errors.push_back(
+                {kind->name(), fmt::format("is owned by \"{}\", which is not an indexed field of it", kind->owner_field())});
         check_declaration(*this, kind->status(), kind->name() + ".status", false, errors);
     }
     if (errors.empty()) return Unit{};

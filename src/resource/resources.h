@@ -50,7 +50,7 @@ struct ListPage {
 
 struct WriteOptions {
     bool dry_run = false;
-    std::optional<store::Revision> if_revision; ///< only if it stands at this revision
+    std::optional<store::Revision> if_revision; ///< only if it stands at this revision; else `conflict` with a field "If-Match"
     std::string because;                        ///< the reason a person gave, for the audit event
     const store::Fence* fence = nullptr;        ///< a controller's: the write counts only while it leads
 };
@@ -106,8 +106,11 @@ public:
     /// Controllers only. No audit event: status is a consequence, and the decision behind it has an event of its own.
     Task<Outcome> set_status(Context ctx, const Kind& kind, std::string name, json::object status, WriteOptions options);
 
-    /// Appends an event. Failures are logged, not returned, where `ctx`'s work is done already.
+    /// Appends an event. A failure is logged here too, so that whoever has done its work already need not care.
     Task<Unit> record(Context ctx, EventDraft event);
+    /// Removes events from before `older_than`, and the oldest beyond `keep_at_most`, some at a time; how many. `fence` as in
+    /// WriteOptions.
+    Task<int> remove_old_events(Context ctx, WallTime older_than, std::size_t keep_at_most, const store::Fence* fence);
 
 private:
     struct State;

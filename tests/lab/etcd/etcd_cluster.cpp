@@ -1,18 +1,18 @@
 #include "lab/etcd/etcd_cluster.h"
 
-#include <arpa/inet.h>
-#include <fcntl.h>
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <chrono>
+#include <csignal>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <chrono>
-#include <csignal>
 #include <thread>
+#include <unistd.h>
 
 namespace orrery::testing {
 
@@ -100,18 +100,38 @@ std::vector<std::string> EtcdCluster::endpoints() const {
     return all;
 }
 
-std::string EtcdCluster::url(const std::string& prefix) const { return fmt::format("etcd://{}/{}", fmt::join(endpoints(), ","), prefix); }
+std::string EtcdCluster::url(const std::string& prefix) const {
+    return fmt::format("etcd://{}/{}", fmt::join(endpoints(), ","), prefix);
+}
 
 Result<Unit> EtcdCluster::spawn(Member& member, bool anew) {
     std::vector<std::string> peers;
     for (const auto& each : members_) peers.push_back(fmt::format("{}=http://127.0.0.1:{}", each.name, each.peer_port));
     const auto client = fmt::format("http://127.0.0.1:{}", member.client_port);
     const auto peer = fmt::format("http://127.0.0.1:{}", member.peer_port);
-    std::vector<std::string> arguments{etcd_program, "--name", member.name, "--data-dir", (folder_ / member.name).string(),
-                                       "--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer,
-                                       "--initial-advertise-peer-urls", peer, "--initial-cluster", fmt::format("{}", fmt::join(peers, ",")),
-                                       "--initial-cluster-state", anew ? "new" : "existing", "--initial-cluster-token", folder_.path().filename(),
-                                       "--logger", "zap", "--log-level", "warn"};
+    std::vector<std::string> arguments{etcd_program,
+                                       "--name",
+                                       member.name,
+                                       "--data-dir",
+                                       (folder_ / member.name).string(),
+                                       "--listen-client-urls",
+                                       client,
+                                       "--advertise-client-urls",
+                                       client,
+                                       "--listen-peer-urls",
+                                       peer,
+                                       "--initial-advertise-peer-urls",
+                                       peer,
+                                       "--initial-cluster",
+                                       fmt::format("{}", fmt::join(peers, ",")),
+                                       "--initial-cluster-state",
+                                       anew ? "new" : "existing",
+                                       "--initial-cluster-token",
+                                       folder_.path().filename(),
+                                       "--logger",
+                                       "zap",
+                                       "--log-level",
+                                       "warn"};
     arguments.insert(arguments.end(), more_flags_.begin(), more_flags_.end());
     std::vector<char*> argv;
     for (auto& argument : arguments) argv.push_back(argument.data());

@@ -1,17 +1,16 @@
 #pragma once
 
-#include <sys/types.h>
-
-#include <string>
-#include <vector>
-
 #include "core/result.h"
 #include "core/testing.h"
 
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
 namespace orrery::testing {
 
-/// Real etcd members on loopback, for tests. Each has free ports and a data folder below a temporary one; all are killed and removed at the
-/// end, and also when the test's own process dies. Call it from the main thread, which the members are bound to.
+/// Real etcd members on loopback, for tests. Each has free ports and a data folder below a temporary one; all are killed and
+/// removed at the end, and also when the test's own process dies. Call it from the main thread, which the members are bound to.
 class EtcdCluster {
 public:
     /// Whether the program is installed; a test without it is skipped.

@@ -1,19 +1,18 @@
+#include "core/testing.h"
+#include "lab/etcd/etcd_cluster.h"
 #include "store/etcd/etcd_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "core/testing.h"
-#include "lab/etcd/etcd_cluster.h"
 
 namespace orrery::store {
 
 using namespace std::chrono_literals;
 using orrery::testing::EtcdCluster;
 
-#define NEED_ETCD                                                                                                                          \
-    if (!EtcdCluster::installed()) {                                                                                                       \
-        GTEST_SKIP() << "etcd-server is not installed";                                                                                    \
+#define NEED_ETCD                                                                                                                  \
+    if (!EtcdCluster::installed()) {                                                                                               \
+        GTEST_SKIP() << "etcd-server is not installed";                                                                            \
     }
 
 namespace {

@@ -1,11 +1,11 @@
 #pragma once
 
+#include "core/task.h"
+#include "store/store.h"
+
 #include <memory>
 #include <optional>
 #include <string>
-
-#include "core/task.h"
-#include "store/store.h"
 
 namespace orrery::store {
 
@@ -21,8 +21,8 @@ private:
     Revision created_;
 };
 
-/// One leader a role among the servers that share a store ("sys/leader/<role>", held by a lease). On SQLite there is one server, and it is elected at once.
-/// Loop thread only.
+/// One leader a role among the servers that share a store ("sys/leader/<role>", held by a lease). On SQLite there is one server,
+/// and it is elected at once. Loop thread only.
 class Leadership {
 public:
     struct Options {
@@ -37,7 +37,8 @@ public:
     /// Campaigns, renews, and campaigns again when the lease is lost, until it is cancelled; then gives the lease back.
     asio::awaitable<void> run(Context ctx);
 
-    /// The fence of the present term; nothing while another leads. A holder stops seeing itself as leader before its lease can have expired.
+    /// The fence of the present term; nothing while another leads. A holder stops seeing itself as leader before its lease can have
+    /// expired.
     std::optional<Fence> fence() const;
     bool leads() const { return fence().has_value(); }
     /// Who leads, as far as this server's copy of the store shows; empty if nobody.

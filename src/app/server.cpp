@@ -106,7 +106,13 @@ public:
         }
         CO_TRY(const auto given_password, config_.secret("identity.admin_password_file"));
         CO_TRY(first_password_, co_await identity_->ensure_admin(ctx, given_password));
-        if (runs(config_, "api")) CO_TRY(std::ignore, open_doors(ctx));
+        // Whoever changes the password has it no longer from the file.
+        admin_changes_ = store_->observe("users/admin", [folder](const store::Event& event) {
+            if (event.previous) forget_first_login(folder);
+        });
+        if (runs(config_, "api")) {
+            CO_TRY(std::ignore, open_doors(ctx));
+        }
         co_return Unit{};
     }
 
@@ -133,6 +139,7 @@ public:
         doors_.reset();
         api_.reset();
         admin_.reset();
+        admin_changes_.reset();
         leadership_.reset();
         identity_.reset();
         resources_.reset();
@@ -157,7 +164,7 @@ private:
             for (const auto& [group, role] : config_.map("identity.ldap.roles")) {
                 TRY(options.roles[group], resource::parse_role(role));
             }
-            TRY(auto source, drivers::ldap_source(pool_, std::move(options)));
+            TRY(auto source, drivers::ldap_source(std::move(options)));
             identity_->add(std::move(source));
         }
         if (!config_.text("identity.keystone.url").empty()) {
@@ -210,7 +217,8 @@ private:
         std::string first;
         for (std::size_t i = 0; i < addresses.size(); ++i) {
             TRY(const auto address, parse_listen(addresses[i]));
-            const auto url = fmt::format(address.host.find(':') == std::string::npos ? "{}://{}:{}" : "{}://[{}]:{}", tls ? "https" : "http", address.host, ports[i]);
+            const bool v6 = address.host.find(':') != std::string::npos;
+            const auto url = fmt::format("{}://{}{}{}:{}", tls ? "https" : "http", v6 ? "[" : "", address.host, v6 ? "]" : "", ports[i]);
             if (first.empty()) first = url;
             log::info(ctx, "orrery {} serves {} on {}", version_, url, place_.url);
         }
@@ -232,6 +240,7 @@ private:
     std::unique_ptr<net::HttpClient> keystone_client_;
     std::unique_ptr<identity::Identity> identity_;
     std::optional<std::string> first_password_;
+    std::shared_ptr<void> admin_changes_;
     Notifier moved_{executor_};
     bool moved_already_ = false;
     std::unique_ptr<store::Leadership> leadership_;

@@ -1,0 +1,182 @@
+#include "drivers/ldap/ldap_connection.h"
+
+#include "drivers/ldap/ldap_text.h"
+
+#include <fmt/format.h>
+#include <lber.h>
+#include <ldap.h>
+
+#include <sys/time.h>
+
+namespace orrery::drivers {
+
+struct LdapConnection::Handle {
+    LDAP* ldap = nullptr;
+    std::string url;
+    SteadyTime deadline;
+    ~Handle() {
+        if (ldap) ldap_unbind_ext(ldap, nullptr, nullptr);
+    }
+};
+
+namespace {
+
+constexpr auto system_authorities = "/etc/ssl/certs/ca-certificates.crt";
+constexpr ber_len_t longest_answer = 1U << 20U;
+
+timeval time_left(SteadyTime deadline) {
+    const auto left = std::chrono::duration_cast<std::chrono::microseconds>(deadline - std::chrono::steady_clock::now()).count();
+    if (left <= 0) return {0, 1000}; // libldap takes zero for "poll"
+    return {left / 1'000'000, left % 1'000'000};
+}
+
+struct FreeMessage {
+    void operator()(LDAPMessage* message) const { ldap_msgfree(message); }
+};
+using MessagePtr = std::unique_ptr<LDAPMessage, FreeMessage>;
+
+struct FreeMemory {
+    void operator()(char* memory) const { ldap_memfree(memory); }
+};
+using TextPtr = std::unique_ptr<char, FreeMemory>;
+
+/// What libldap's code means to us, in words that name the directory.
+Error ldap_failure(LDAP* ldap, const std::string& url, SteadyTime deadline, int code, std::string_view what) {
+    char* raw = nullptr;
+    ldap_get_option(ldap, LDAP_OPT_DIAGNOSTIC_MESSAGE, &raw);
+    const TextPtr diagnostic(raw);
+    auto message = fmt::format("{} on {}: {}", what, url, ldap_err2string(code));
+    if (diagnostic && *diagnostic) message += fmt::format(" ({})", diagnostic.get());
+    const bool late = code == LDAP_TIMEOUT || code == LDAP_TIMELIMIT_EXCEEDED || std::chrono::steady_clock::now() >= deadline;
+    return {late ? Code::timeout : Code::unavailable, std::move(message)};
+}
+
+} // namespace
+
+LdapConnection::LdapConnection(std::unique_ptr<Handle> handle) : handle_(std::move(handle)) {}
+LdapConnection::LdapConnection(LdapConnection&&) noexcept = default;
+LdapConnection::~LdapConnection() = default;
+
+Result<LdapConnection> LdapConnection::open(const Options& options) {
+    auto handle = std::make_unique<Handle>();
+    handle->url = options.url;
+    handle->deadline = options.deadline;
+    if (const int code = ldap_initialize(&handle->ldap, options.url.c_str()); code != LDAP_SUCCESS)
+        return Error{Code::unavailable, fmt::format("{} cannot be used: {}", options.url, ldap_err2string(code))};
+    auto* ldap = handle->ldap;
+    const int version = LDAP_VERSION3, demand = LDAP_OPT_X_TLS_DEMAND, least_tls = LDAP_OPT_X_TLS_PROTOCOL_TLS1_2, client = 0;
+    const auto left = time_left(options.deadline);
+    // A file such as ldap.conf has no say in what matters: each is set here.
+    bool set = ldap_set_option(ldap, LDAP_OPT_PROTOCOL_VERSION, &version) == LDAP_OPT_SUCCESS;
+    set = set && ldap_set_option(ldap, LDAP_OPT_REFERRALS, LDAP_OPT_OFF) ==
+                     LDAP_OPT_SUCCESS; // would hand passwords to whom we do not know
+    set = set && ldap_set_option(ldap, LDAP_OPT_RESTART, LDAP_OPT_ON) == LDAP_OPT_SUCCESS;
+    set = set && ldap_set_option(ldap, LDAP_OPT_NETWORK_TIMEOUT, &left) == LDAP_OPT_SUCCESS;
+    set = set && ldap_set_option(ldap, LDAP_OPT_TIMEOUT, &left) == LDAP_OPT_SUCCESS;
+    set = set && ldap_set_option(ldap, LDAP_OPT_X_TLS_REQUIRE_CERT, &demand) == LDAP_OPT_SUCCESS;
+    set = set && ldap_set_option(ldap, LDAP_OPT_X_TLS_PROTOCOL_MIN, &least_tls) == LDAP_OPT_SUCCESS;
+    set = set && ldap_set_option(ldap, LDAP_OPT_X_TLS_CACERTFILE, options.ca.empty() ? system_authorities : options.ca.c_str()) ==
+                     LDAP_OPT_SUCCESS;
+    const bool encrypted = options.start_tls || options.url.starts_with("ldaps:");
+    if (encrypted) set = set && ldap_set_option(ldap, LDAP_OPT_X_TLS_NEWCTX, &client) == LDAP_OPT_SUCCESS;
+    if (!set)
+        return Error{Code::unavailable,
+                     fmt::format("the connection to {} cannot be set up with the authority {}", options.url,
+                                 options.ca.empty() ? system_authorities : options.ca),
+                     "check that the file is there and holds certificates in PEM"};
+    if (const int code = ldap_connect(ldap); code != LDAP_SUCCESS)
+        return ldap_failure(ldap, options.url, options.deadline, code, "connecting");
+    Sockbuf* buffer = nullptr;
+    auto longest = longest_answer;
+    if (ldap_get_option(ldap, LDAP_OPT_SOCKBUF, &buffer) == LDAP_OPT_SUCCESS && buffer)
+        ber_sockbuf_ctrl(buffer, LBER_SB_OPT_SET_MAX_INCOMING, &longest);
+    if (options.start_tls)
+        if (const int code = ldap_start_tls_s(ldap, nullptr, nullptr); code != LDAP_SUCCESS)
+            return ldap_failure(ldap, options.url, options.deadline, code, "StartTLS");
+    return LdapConnection(std::move(handle));
+}
+
+Result<bool> LdapConnection::bind(const std::string& dn, const std::string& password) {
+    auto* ldap = handle_->ldap;
+    if (password.empty() && !dn.empty()) return false;
+    berval secret{password.size(), const_cast<char*>(password.data())};
+    int id = 0;
+    int code = ldap_sasl_bind(ldap, dn.c_str(), LDAP_SASL_SIMPLE, &secret, nullptr, nullptr, &id);
+    if (code != LDAP_SUCCESS) return ldap_failure(ldap, handle_->url, handle_->deadline, code, "binding");
+    auto left = time_left(handle_->deadline);
+    LDAPMessage* raw = nullptr;
+    const int got = ldap_result(ldap, id, LDAP_MSG_ALL, &left, &raw);
+    const MessagePtr message(raw);
+    if (got == 0) return ldap_failure(ldap, handle_->url, handle_->deadline, LDAP_TIMEOUT, "binding");
+    if (got < 0) {
+        ldap_get_option(ldap, LDAP_OPT_RESULT_CODE, &code);
+        return ldap_failure(ldap, handle_->url, handle_->deadline, code, "binding");
+    }
+    int answer = LDAP_OTHER;
+    code = ldap_parse_result(ldap, message.get(), &answer, nullptr, nullptr, nullptr, nullptr, 0);
+    if (code != LDAP_SUCCESS) return ldap_failure(ldap, handle_->url, handle_->deadline, code, "binding");
+    switch (answer) {
+    case LDAP_SUCCESS: return true;
+    case LDAP_BUSY:
+    case LDAP_UNAVAILABLE:
+    case LDAP_OPERATIONS_ERROR:
+    case LDAP_PROTOCOL_ERROR:
+    case LDAP_CONFIDENTIALITY_REQUIRED:
+    case LDAP_STRONG_AUTH_REQUIRED:
+    case LDAP_OTHER: return ldap_failure(ldap, handle_->url, handle_->deadline, answer, "binding");
+    default: return false; // wrong, locked, expired, without a password: each a refusal
+    }
+}
+
+Result<std::vector<LdapConnection::Entry>> LdapConnection::search(const std::string& base, const std::string& filter,
+                                                                  const std::vector<std::string>& attributes, int limit) {
+    auto* ldap = handle_->ldap;
+    const auto what = fmt::format("searching {} below {}", filter, base);
+    std::vector<char*> wanted;
+    for (const auto& attribute : attributes) wanted.push_back(const_cast<char*>(attribute.c_str()));
+    wanted.push_back(nullptr);
+    auto left = time_left(handle_->deadline);
+    int id = 0;
+    int code = ldap_search_ext(ldap, base.c_str(), LDAP_SCOPE_SUBTREE, filter.c_str(), wanted.data(), 0, nullptr, nullptr, &left,
+                               limit + 1, &id);
+    if (code != LDAP_SUCCESS) return ldap_failure(ldap, handle_->url, handle_->deadline, code, what);
+    std::vector<Entry> entries;
+    for (;;) {
+        left = time_left(handle_->deadline);
+        LDAPMessage* raw = nullptr;
+        const int got = ldap_result(ldap, id, LDAP_MSG_ONE, &left, &raw);
+        const MessagePtr message(raw);
+        if (got == 0) return ldap_failure(ldap, handle_->url, handle_->deadline, LDAP_TIMEOUT, what);
+        if (got < 0) {
+            ldap_get_option(ldap, LDAP_OPT_RESULT_CODE, &code);
+            return ldap_failure(ldap, handle_->url, handle_->deadline, code, what);
+        }
+        if (got == LDAP_RES_SEARCH_ENTRY) {
+            if (entries.size() >= static_cast<std::size_t>(limit)) {
+                ldap_abandon_ext(ldap, id, nullptr, nullptr);
+                return Error{Code::too_large, fmt::format("{} gives more than {}", what, limit)};
+            }
+            Entry entry;
+            const TextPtr dn(ldap_get_dn(ldap, message.get()));
+            entry.dn = dn ? dn.get() : "";
+            for (const auto& attribute : attributes) {
+                auto** values = ldap_get_values_len(ldap, message.get(), attribute.c_str());
+                if (!values) continue;
+                auto& into = entry.attributes[fold_case(attribute)];
+                for (auto** value = values; *value; ++value) into.emplace_back((*value)->bv_val, (*value)->bv_len);
+                ldap_value_free_len(values);
+            }
+            entries.push_back(std::move(entry));
+            continue;
+        }
+        if (got != LDAP_RES_SEARCH_RESULT) continue; // references to other servers
+        int answer = LDAP_OTHER;
+        code = ldap_parse_result(ldap, message.get(), &answer, nullptr, nullptr, nullptr, nullptr, 0);
+        if (code != LDAP_SUCCESS) return ldap_failure(ldap, handle_->url, handle_->deadline, code, what);
+        if (answer == LDAP_SIZELIMIT_EXCEEDED) return Error{Code::too_large, fmt::format("{} gives more than {}", what, limit)};
+        if (answer != LDAP_SUCCESS) return ldap_failure(ldap, handle_->url, handle_->deadline, answer, what);
+        return entries;
+    }
+}
+
+} // namespace orrery::drivers

@@ -1,0 +1,116 @@
+#include "identity/throttle.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <cstring>
+#include <netinet/in.h>
+#include <utility>
+
+namespace orrery::identity {
+
+Throttle::Throttle(Options options, const Clock& clock) : options_(options), clock_(clock) {}
+
+Throttle::Attempt::Attempt(Attempt&& other) noexcept
+    : throttle_(std::exchange(other.throttle_, nullptr)), key_(std::move(other.key_)) {}
+
+Throttle::Attempt::~Attempt() {
+    if (throttle_) throttle_->end(key_, 0, false);
+}
+
+void Throttle::Attempt::failed() {
+    if (auto* throttle = std::exchange(throttle_, nullptr)) throttle->end(key_, 1, false);
+}
+
+void Throttle::Attempt::succeeded() {
+    if (auto* throttle = std::exchange(throttle_, nullptr)) throttle->end(key_, 0, true);
+}
+
+Throttle::Entry* Throttle::touch(const std::string& key) {
+    const auto now = clock_.steady();
+    if (const auto found = by_key_.find(key); found != by_key_.end()) {
+        entries_.splice(entries_.end(), entries_, found->second);
+        auto& entry = *found->second;
+        if (now - entry.touched > options_.forget) entry.failures = 0;
+        entry.touched = now;
+        return &entry;
+    }
+    if (by_key_.size() >= options_.size) {
+        const auto oldest = std::find_if(entries_.begin(), entries_.end(), [](const Entry& entry) { return entry.under_way == 0; });
+        if (oldest == entries_.end()) return nullptr;
+        by_key_.erase(oldest->key);
+        entries_.erase(oldest);
+    }
+    const auto place = entries_.insert(entries_.end(), Entry{key, 0, 0, {}, now});
+    by_key_.emplace(key, place);
+    return &*place;
+}
+
+Result<Throttle::Attempt> Throttle::admit(std::string key) {
+    const auto now = clock_.steady();
+    auto* entry = touch(key);
+    Duration wait{};
+    if (!entry)
+        wait = std::chrono::seconds(1);
+    else if (entry->blocked_until > now)
+        wait = entry->blocked_until - now;
+    else if (entry->under_way >= (entry->failures >= options_.failures ? 1 : std::max(1, options_.parallel - entry->failures)))
+        wait = std::chrono::seconds(1);
+    if (wait > Duration{}) {
+        const auto seconds = std::chrono::ceil<std::chrono::seconds>(wait);
+        return Error{Code::throttled, "too many failed attempts", fmt::format("try again in {}", to_text(seconds))};
+    }
+    ++entry->under_way;
+    return Attempt(*this, std::move(key));
+}
+
+void Throttle::end(const std::string& key, int failures, bool forgive) {
+    auto* entry = touch(key); // there: entries with attempts under way are never dropped
+    --entry->under_way;
+    if (forgive) entry->failures = 0;
+    entry->failures += failures;
+    if (failures > 0 && entry->failures >= options_.failures) {
+        auto wait = options_.first;
+        for (int i = options_.failures; i < entry->failures && wait < options_.longest; ++i) wait *= 2;
+        entry->blocked_until = clock_.steady() + std::min(wait, options_.longest);
+    }
+    if (entry->failures == 0 && entry->under_way == 0) {
+        const auto found = by_key_.find(key);
+        entries_.erase(found->second);
+        by_key_.erase(found);
+    }
+}
+
+std::string peer_key(std::string_view address) {
+    in6_addr six{};
+    if (::inet_pton(AF_INET6, std::string(address).c_str(), &six) != 1) return std::string(address.substr(0, 64));
+    if (IN6_IS_ADDR_V4MAPPED(&six))
+        return fmt::format("{}.{}.{}.{}", six.s6_addr[12], six.s6_addr[13], six.s6_addr[14], six.s6_addr[15]);
+    std::memset(&six.s6_addr[8], 0, 8);
+    char text[INET6_ADDRSTRLEN] = {};
+    ::inet_ntop(AF_INET6, &six, text, sizeof text);
+    return fmt::format("{}/64", text);
+}
+
+bool EventLimit::allow(const std::string& key) {
+    const auto now = clock_.steady();
+    if (now - period_began_ >= options_.period) {
+        period_began_ = now;
+        let_through_ = 0;
+        std::erase_if(next_, [&](const auto& entry) { return entry.second <= now; });
+    }
+    const auto found = next_.find(key);
+    if ((found != next_.end() && found->second > now) || let_through_ >= options_.in_all ||
+        (found == next_.end() && next_.size() >= options_.size)) {
+        ++held_back_;
+        return false;
+    }
+    next_[key] = now + options_.period;
+    ++let_through_;
+    return true;
+}
+
+std::size_t EventLimit::take_held_back() { return std::exchange(held_back_, 0); }
+
+} // namespace orrery::identity

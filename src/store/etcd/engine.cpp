@@ -74,6 +74,9 @@ Task<Unit> Engine::start(Context ctx) {
             "check that etcd runs, has a leader, and that the store's endpoints are right"};
     }
     tasks_.spawn(keep_session());
+    // Here rather than at the first write, so that writes take one revision after the other.
+    CO_TRY(auto bound, co_await fence_off(ctx.with_deadline(until), 0));
+    CO_TRY(std::ignore, co_await gate_.wait(bound, until));
     co_return Unit{};
 }
 
@@ -148,6 +151,8 @@ Task<Unit> Engine::raise_barrier(Context ctx) {
 }
 
 Task<Revision> Engine::catch_up(Context ctx) {
+    if (closing_) co_return Error{Code::unavailable, "the store is being closed"};
+    Visit visit(*this);
     // Only a read that starts from here on has seen all that was acknowledged before.
     const auto wanted = reads_started_ + 1;
     while (reads_done_ < wanted) {
@@ -178,6 +183,8 @@ Task<Unit> Engine::compact(Context ctx, Revision revision) {
         co_return Error{Code::invalid,
                         fmt::format("revision {} is not there yet, the store is at {}", revision, mirror_.revision())};
     if (revision <= 0) co_return Unit{};
+    if (closing_) co_return Error{Code::unavailable, "the store is being closed"};
+    Visit visit(*this);
     pb::CompactionRequest request;
     request.set_revision(revision);
     auto done =
@@ -191,6 +198,12 @@ Task<Unit> Engine::compact(Context ctx, Revision revision) {
 }
 
 Task<LeaseId> Engine::grant(Context ctx, Duration ttl) {
+    if (closing_) co_return Error{Code::unavailable, "the store is being closed"};
+    Visit visit(*this);
+    co_return co_await grant_lease(ctx, ttl);
+}
+
+Task<LeaseId> Engine::grant_lease(Context ctx, Duration ttl) {
     if (ttl <= Duration::zero()) co_return Error{Code::invalid, "a lease must last longer than nothing"};
     // We choose the number, so that a second attempt finds what the first one made.
     static std::mt19937_64 random{std::random_device{}()};
@@ -207,6 +220,12 @@ Task<LeaseId> Engine::grant(Context ctx, Duration ttl) {
 }
 
 Task<Unit> Engine::keep_alive(Context ctx, LeaseId lease) {
+    if (closing_) co_return Error{Code::unavailable, "the store is being closed"};
+    Visit visit(*this);
+    co_return co_await renew_lease(ctx, lease);
+}
+
+Task<Unit> Engine::renew_lease(Context ctx, LeaseId lease) {
     pb::LeaseKeepAliveRequest request;
     request.set_id(lease);
     CO_TRY(auto response, co_await ask<pb::LeaseKeepAliveRequest, pb::LeaseKeepAliveResponse>(
@@ -218,6 +237,12 @@ Task<Unit> Engine::keep_alive(Context ctx, LeaseId lease) {
 }
 
 Task<Unit> Engine::revoke(Context ctx, LeaseId lease) {
+    if (closing_) co_return Error{Code::unavailable, "the store is being closed"};
+    Visit visit(*this);
+    co_return co_await revoke_lease(ctx, lease);
+}
+
+Task<Unit> Engine::revoke_lease(Context ctx, LeaseId lease) {
     pb::LeaseRevokeRequest request;
     request.set_id(lease);
     auto revoked =
@@ -243,7 +268,8 @@ Result<Unit> Engine::health() const {
 
 std::vector<std::pair<std::string, double>> Engine::metrics() const {
     auto all = mirror_.metrics();
-    all.insert(all.end(), {{"etcd_connected", connected_ ? 1.0 : 0.0},
+    all.insert(all.end(), {{"revision", static_cast<double>(mirror_.revision())},
+                           {"etcd_connected", connected_ ? 1.0 : 0.0},
                            {"etcd_connects_total", counts_.connects},
                            {"etcd_failovers_total", counts_.failovers},
                            {"etcd_lists_total", counts_.lists},
@@ -258,16 +284,19 @@ asio::awaitable<void> Engine::stop() {
     // What was accepted may finish; what comes now is refused.
     closing_ = true;
     const auto ctx = Context::background().with_timeout(options_.request_timeout);
-    while (!underway_.empty()) {
+    while (visits_ > 0) {
         auto waited = co_await changed_.wait(ctx);
         if (!waited.ok()) break;
     }
-    if (session_lease_ != 0 && connected_) std::ignore = co_await revoke(Context::background().with_timeout(1s), session_lease_);
+    if (session_lease_ != 0 && connected_)
+        std::ignore = co_await revoke_lease(Context::background().with_timeout(1s), session_lease_);
     stopping_ = true;
     mirror_.close(Error{Code::cancelled, "the store was closed"});
     if (stream_) stream_->cancel();
+    for (auto* call : calls_) call->TryCancel();
     changed_.notify_all();
     gate_.close();
+    while (visits_ > 0) std::ignore = co_await changed_.wait(Context::background());
     co_await tasks_.stop();
 }
 

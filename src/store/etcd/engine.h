@@ -111,6 +111,19 @@ private:
         bool blind = false;   ///< part of the history was missed: no mark does not mean not applied
     };
     class Registered;
+    /// Somebody is inside one of our tasks: `stop` waits until nobody is.
+    class Visit {
+    public:
+        explicit Visit(Engine& engine) : engine_(engine) { ++engine_.visits_; }
+        ~Visit() {
+            if (--engine_.visits_ == 0 && engine_.closing_) engine_.changed_.notify_all();
+        }
+        Visit(const Visit&) = delete;
+        Visit& operator=(const Visit&) = delete;
+
+    private:
+        Engine& engine_;
+    };
 
     // engine.cpp: one call, and calls until it succeeds.
     template <class Request, class Response>
@@ -129,7 +142,12 @@ private:
     Task<Unit> settle(Context ctx, Revision revision);
     Task<Unit> raise_barrier(Context ctx);
 
+    Task<LeaseId> grant_lease(Context ctx, Duration ttl);
+    Task<Unit> renew_lease(Context ctx, LeaseId lease);
+    Task<Unit> revoke_lease(Context ctx, LeaseId lease);
+
     // write.cpp
+    Task<Revision> write(Context ctx, Transaction transaction, SteadyTime until);
     std::shared_ptr<TxnCall> build(const Transaction& transaction, std::uint64_t number) const;
     Task<Revision> check_only(Context ctx, Transaction transaction);
     Task<Revision> shown(Context ctx, Revision revision, SteadyTime until);
@@ -158,8 +176,10 @@ private:
     RevisionGate gate_;
     Notifier changed_; ///< connection, fence and reads: whoever waits for one of these looks again
     TaskGroup tasks_;
-    bool closing_ = false;  ///< no new writes
-    bool stopping_ = false; ///< nothing any more
+    std::size_t visits_ = 0;
+    std::set<grpc::ClientContext*> calls_; ///< under way
+    bool closing_ = false;                 ///< nobody may come in
+    bool stopping_ = false;                ///< nothing any more
 
     // The feed.
     using Stream = net::GrpcStream<pb::WatchRequest, pb::WatchResponse>;
@@ -205,14 +225,17 @@ asio::awaitable<Outcome> Engine::attempt(std::shared_ptr<Call<Request, Response>
     net::set_deadline(call->context, std::min(until, patient_until));
     members_->prepare(call->context);
     auto line = members_->request_line();
+    if (stopping_) co_return Outcome{Outcome::What::not_done, Error{Code::unavailable, "the store is being closed"}};
+    calls_.insert(&call->context);
     auto status = co_await net::unary(call, [line, start](auto& c, auto done) { start(*line, c, std::move(done)); });
+    calls_.erase(&call->context);
     auto outcome = judge(status, address);
     if (outcome.error.code == Code::cancelled) {
         // A member that shuts down cancels as well; only our own caller's wish counts as one.
         const auto state = co_await asio::this_coro::cancellation_state;
         if (state.cancelled() == asio::cancellation_type::none) {
             outcome.error = Error{Code::unavailable, fmt::format("etcd at {} dropped the call", address)};
-            outcome.member_at_fault = true;
+            outcome.member_at_fault = !stopping_;
         }
     }
     if (outcome.what == Outcome::What::done || outcome.what == Outcome::What::refused) {

@@ -13,6 +13,8 @@
 #include <boost/asio/this_coro.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace orrery::store::etcd {
 
 using namespace std::chrono_literals;
@@ -24,10 +26,7 @@ public:
         underway->number = ++engine_.numbers_;
         engine_.underway_.emplace(underway->number, underway);
     }
-    ~Registered() {
-        engine_.underway_.erase(underway->number);
-        if (engine_.closing_) engine_.changed_.notify_all();
-    }
+    ~Registered() { engine_.underway_.erase(underway->number); }
     Registered(const Registered&) = delete;
     Registered& operator=(const Registered&) = delete;
 
@@ -100,8 +99,21 @@ std::shared_ptr<Engine::TxnCall> Engine::build(const Transaction& transaction, s
 Task<Revision> Engine::apply(Context ctx, Transaction transaction) {
     CO_TRY(std::ignore, validate(transaction));
     if (closing_) co_return Error{Code::unavailable, "the store is being closed"};
+    Visit visit(*this);
     if (transaction.changes.empty()) co_return co_await check_only(ctx, std::move(transaction));
-    const auto until = until_of(ctx);
+    const auto absent = [this](const Change& change) { return change.what == Change::What::remove && !mirror_.find(change.key); };
+    if (std::ranges::all_of(transaction.changes, absent) &&
+        transaction.changes.size() + transaction.compares.size() <= max_changes) {
+        // There is nothing to remove, it seems. Then nothing shall be written either, not even our mark.
+        Transaction nothing{transaction.compares, {}};
+        for (const auto& change : transaction.changes) nothing.expect_created(change.key, 0);
+        auto checked = co_await check_only(ctx, std::move(nothing));
+        if (checked.ok() || checked.error().code != Code::conflict) co_return checked;
+    }
+    co_return co_await write(ctx, std::move(transaction), until_of(ctx));
+}
+
+Task<Revision> Engine::write(Context ctx, Transaction transaction, SteadyTime until) {
     Duration pause = 5ms;
     for (int logins = 0;;) {
         if (!connected_ && out_of_patience()) co_return lost_error(Error{Code::unavailable, lost_reason_});
@@ -224,7 +236,7 @@ Task<Revision> Engine::fence_off(Context ctx, Revision old) {
         EngineTurn turn(fencing_, changed_);
         // The session's key goes away some time after its server has.
         if (session_lease_ == 0) {
-            CO_TRY(session_lease_, co_await grant(ctx, 1h));
+            CO_TRY(session_lease_, co_await grant_lease(ctx, 1h));
         }
         pb::PutRequest request;
         request.set_key(path(session_key) + session_);
@@ -250,7 +262,7 @@ asio::awaitable<void> Engine::keep_session() {
         if (!slept.ok() || stopping_) co_return;
         if (session_lease_ == 0) continue;
         const auto lease = session_lease_;
-        auto kept = co_await keep_alive(Context::background().with_timeout(options_.request_timeout), lease);
+        auto kept = co_await renew_lease(Context::background().with_timeout(options_.request_timeout), lease);
         if (!kept.ok() && kept.error().code == Code::not_found && session_lease_ == lease) session_lease_ = 0;
     }
 }

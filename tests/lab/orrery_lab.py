@@ -525,7 +525,7 @@ class Cli:
         return ran.out
 
     def login(self, server):
-        self.ok("login", "--user", "admin", "--password-file", server.password_file)
+        self.ok("login", "admin", "--password-file", server.password_file)
         return self
 
 

@@ -43,6 +43,8 @@ public:
             fmt::print("members were killed {} times meanwhile\n", kills_);
         }
         cluster_.reset();
+        ended_ = false;
+        kills_ = 0;
     }
 
 private:

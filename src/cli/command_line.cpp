@@ -1,0 +1,202 @@
+#include "cli/command_line.h"
+
+#include "core/ids.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+namespace orrery::cli {
+
+namespace {
+
+const Command* command_at(std::string_view path) {
+    for (const auto& command : all_commands())
+        if (command.path == path) return &command;
+    return nullptr;
+}
+
+std::string_view nearest_word(std::string_view word, const std::vector<std::string>& known) {
+    const std::vector<std::string_view> candidates(known.begin(), known.end());
+    return nearest(word, candidates.data(), candidates.data() + candidates.size());
+}
+
+bool takes_value(const std::string& flag) {
+    for (const auto& option : common_options())
+        if (!option.value.empty() && ("," + option.names + ",").find("," + flag + ",") != std::string::npos) return true;
+    return false;
+}
+
+Error no_such_command(const std::string& group, const std::string& word, const Application& application) {
+    std::vector<std::string> known = first_words(application);
+    if (!group.empty()) {
+        known.clear();
+        for (const auto& command : all_commands())
+            if (command.path.starts_with(group + " ")) known.push_back(command.path.substr(group.size() + 1));
+    }
+    const auto near = nearest_word(word, known);
+    const auto lead = group.empty() ? std::string("orrery") : "orrery " + group;
+    return {Code::invalid,
+            group.empty() ? fmt::format("there is no command \"{}\"", word) : fmt::format("{} has no command \"{}\"", lead, word),
+            near.empty() ? fmt::format("\"{} --help\" lists them", lead) : fmt::format("did you mean \"{} {}\"?", lead, near)};
+}
+
+std::vector<std::string> option_names(const Command& command) {
+    std::vector<std::string> out = {"--help"};
+    for (const auto* options : {&command.options, &common_options()})
+        for (const auto& option : *options) {
+            std::string_view names = option.names;
+            for (auto comma = names.find(','); comma != std::string_view::npos; comma = names.find(',')) {
+                out.emplace_back(names.substr(0, comma));
+                names.remove_prefix(comma + 1);
+            }
+            out.emplace_back(names);
+        }
+    return out;
+}
+
+Error usage_error(const Command& command, std::string message, std::string remedy = {}) {
+    if (remedy.empty()) remedy = fmt::format("usage: {}; \"orrery {} --help\" says more", usage_line(command), command.path);
+    return {Code::invalid, std::move(message), std::move(remedy)};
+}
+
+Error unknown_extra(const Command& command, const std::string& extra) {
+    if (!extra.starts_with('-')) return usage_error(command, fmt::format("\"{}\" is one argument too many", extra));
+    const auto name = extra.substr(0, extra.find('='));
+    const auto near = nearest_word(name, option_names(command));
+    return usage_error(command, fmt::format("orrery {} has no option {}", command.path, name),
+                       near.empty() ? std::string{} : fmt::format("did you mean {}?", near));
+}
+
+Result<Unit> check_choices(const Command& command, const std::string& what, const std::vector<std::string>& choices,
+                           const std::vector<std::string>& given) {
+    if (choices.empty()) return Unit{};
+    for (const auto& value : given) {
+        if (std::find(choices.begin(), choices.end(), value) != choices.end()) continue;
+        const auto near = nearest_word(value, choices);
+        return usage_error(command, fmt::format("{} must be one of {}, not \"{}\"", what, fmt::join(choices, ", "), value),
+                           near.empty() ? std::string{} : fmt::format("did you mean {}?", near));
+    }
+    return Unit{};
+}
+
+} // namespace
+
+bool is_group(std::string_view path) {
+    return std::any_of(all_commands().begin(), all_commands().end(),
+                       [&](const Command& command) { return command.path.starts_with(fmt::format("{} ", path)); });
+}
+
+std::vector<std::string> first_words(const Application& application) {
+    std::vector<std::string> out;
+    for (const auto& command : all_commands()) {
+        const auto word = command.path.substr(0, command.path.find(' '));
+        if (!command.hidden && std::find(out.begin(), out.end(), word) == out.end()) out.push_back(word);
+    }
+    for (const auto& [name, summary] : application.own_commands) out.push_back(name);
+    return out;
+}
+
+Result<Located> locate_command(const std::vector<std::string>& args, const Application& application) {
+    Located located;
+    std::string path;
+    std::size_t i = 0;
+    for (; i < args.size(); ++i) {
+        const auto& word = args[i];
+        if (word == "-h" || word == "--help") {
+            located.help = true;
+        } else if (word.size() > 1 && word.front() == '-') {
+            located.rest.push_back(word);
+            if (takes_value(word) && i + 1 < args.size()) located.rest.push_back(args[++i]);
+        } else {
+            const auto longer = path.empty() ? word : path + " " + word;
+            const bool own = std::any_of(application.own_commands.begin(), application.own_commands.end(),
+                                         [&](const auto& known) { return known.first == longer; });
+            if (own) return Error{Code::unsupported, fmt::format("\"{}\" is not run by the client", longer)};
+            if (path.empty() && word == "help") { // "orrery help get" is "orrery get --help"
+                located.help = true;
+                continue;
+            }
+            if (command_at(longer) == nullptr && !is_group(longer)) return no_such_command(path, word, application);
+            path = longer;
+            if (command_at(path) != nullptr) break;
+        }
+    }
+    located.command = command_at(path);
+    located.group = path;
+    bool literal = false;
+    for (++i; i < args.size(); ++i) {
+        if (args[i] == "--") literal = true;
+        if (!literal && (args[i] == "-h" || args[i] == "--help") && !(located.command != nullptr && located.command->hidden))
+            located.help = true;
+        else
+            located.rest.push_back(args[i]);
+    }
+    return located;
+}
+
+Result<std::map<std::string, std::vector<std::string>, std::less<>>> parse_arguments(const Command& command,
+                                                                                     const std::vector<std::string>& rest) {
+    CLI::App app;
+    app.set_help_flag();
+    std::map<std::string, std::vector<std::string>> options, arguments;
+    std::map<std::string, bool> switches;
+    const auto add = [&](const Option& option) {
+        const auto key = option.key();
+        if (option.value.empty())
+            app.add_flag(option.names, switches[key]);
+        else {
+            auto* added = app.add_option(option.names, options[key])->allow_extra_args(false);
+            if (!option.repeated) added->multi_option_policy(CLI::MultiOptionPolicy::Throw)->expected(1);
+        }
+    };
+    for (const auto& option : command.options) add(option);
+    for (const auto& option : common_options())
+        if (std::none_of(command.options.begin(), command.options.end(),
+                         [&](const Option& own) { return own.key() == option.key(); }))
+            add(option);
+    for (const auto& argument : command.arguments) {
+        auto* added = app.add_option(argument.name, arguments[argument.name]);
+        using enum Argument::Count;
+        if (argument.count == one || argument.count == optional) added->expected(argument.count == one ? 1 : 0, 1);
+        if (argument.count == one || argument.count == some) added->required();
+    }
+    try {
+        std::vector<std::string> reversed(rest.rbegin(), rest.rend());
+        app.parse(reversed);
+    } catch (const CLI::ExtrasError&) {
+        return unknown_extra(command, app.remaining().empty() ? std::string("?") : app.remaining().front());
+    } catch (const CLI::RequiredError&) {
+        for (const auto& argument : command.arguments)
+            if (arguments[argument.name].empty() &&
+                (argument.count == Argument::Count::one || argument.count == Argument::Count::some))
+                return usage_error(command, fmt::format("orrery {} needs {}: {}", command.path, argument.name, argument.help));
+        return usage_error(command, "something is missing");
+    } catch (const CLI::ArgumentMismatch& error) {
+        return usage_error(command, error.what());
+    } catch (const CLI::ParseError& error) {
+        return usage_error(command, error.what());
+    }
+
+    std::map<std::string, std::vector<std::string>, std::less<>> out;
+    for (const auto& [key, given] : switches)
+        if (given) out[key] = {"true"};
+    for (auto& [key, given] : options)
+        if (!given.empty()) out[key] = std::move(given);
+    for (auto& [name, given] : arguments)
+        if (!given.empty()) out[name] = std::move(given);
+    for (const auto& option : command.options)
+        if (const auto given = out.find(option.key()); given != out.end()) {
+            TRY(std::ignore, check_choices(command, "--" + option.key(), option.choices, given->second));
+        }
+    for (const auto& argument : command.arguments)
+        if (const auto given = out.find(argument.name); given != out.end()) {
+            TRY(std::ignore, check_choices(command, argument.name, argument.choices, given->second));
+        }
+    return out;
+}
+
+} // namespace orrery::cli

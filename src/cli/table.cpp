@@ -1,0 +1,65 @@
+#include "cli/table.h"
+
+#include <algorithm>
+
+namespace orrery::cli {
+
+namespace {
+
+constexpr int table_gap = 2;
+constexpr int narrowest_column = 6;
+
+/// Takes columns away from the widest until all fit; the first gives way only when the others have nothing left.
+void narrow(std::vector<int>& widths, int width) {
+    const auto total = [&] {
+        int sum = table_gap * static_cast<int>(widths.size() - 1);
+        for (const int one : widths) sum += one;
+        return sum;
+    };
+    for (int over = total() - width; over > 0; --over) {
+        const auto widest = std::max_element(widths.begin() + 1, widths.end());
+        if (widest != widths.end() && *widest > narrowest_column)
+            --*widest;
+        else if (widths[0] > narrowest_column)
+            --widths[0];
+        else
+            return;
+    }
+}
+
+} // namespace
+
+std::string Table::render(int width, bool colour, std::size_t max_rows) const {
+    const auto shown = max_rows == 0 ? rows_.size() : std::min(max_rows, rows_.size());
+    std::vector<std::vector<Cell>> clean(rows_.begin(), rows_.begin() + static_cast<std::ptrdiff_t>(shown));
+    std::vector<int> widths;
+    for (const auto& title : titles_) widths.push_back(display_width(title));
+    for (auto& row : clean) {
+        row.resize(titles_.size());
+        for (std::size_t i = 0; i < row.size(); ++i) {
+            row[i].text = printable(row[i].text);
+            widths[i] = std::max(widths[i], display_width(row[i].text));
+        }
+    }
+    if (widths.empty()) return {};
+    if (width > 0) narrow(widths, width);
+    std::string out;
+    const auto append = [&](std::string_view text, Style style, std::size_t column) {
+        const auto cut = fit(text, widths[column]);
+        out += paint(cut, style, colour);
+        if (column + 1 < widths.size()) out.append(static_cast<std::size_t>(widths[column] - display_width(cut) + table_gap), ' ');
+    };
+    const auto end_line = [&] {
+        while (out.ends_with(' ')) out.pop_back();
+        out += '\n';
+    };
+    for (std::size_t i = 0; i < titles_.size(); ++i) append(titles_[i], Style::bold, i);
+    end_line();
+    for (const auto& row : clean) {
+        for (std::size_t i = 0; i < row.size(); ++i) append(row[i].text, row[i].style, i);
+        end_line();
+    }
+    return out;
+}
+
+} // namespace orrery::cli

@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t first_buffer = 4096;
 constexpr std::size_t body_buffer = 64 * 1024;
 constexpr unsigned turns_without_rest = 64;
-constexpr auto close_at_most = 2s;
+constexpr auto close_at_most = 2000ms;
 
 SteadyTime steady_now() { return std::chrono::steady_clock::now(); }
 
@@ -243,13 +243,14 @@ asio::awaitable<bool> HttpSession::discard_body() {
 /// still comes.
 asio::awaitable<void> HttpSession::close_gently() {
     if (!gone_) {
+        const bool more_may_come = body_broken_ || (phase_ != Phase::idle && !parser_.is_done()) || taken_ < filled_;
         phase_ = Phase::closing;
-        const auto deadline = steady_now() + close_at_most;
+        const auto deadline = steady_now() + (shared_->stopping ? close_at_most / 20 : close_at_most);
         reading_ = true;
         read_deadline_ = deadline;
         co_await wire_->finish();
         reading_ = false;
-        if (body_broken_ || !parser_.is_done() || taken_ < filled_) {
+        if (more_may_come) {
             std::uint64_t seen = 0;
             do {
                 seen += filled_ - taken_;
@@ -279,7 +280,7 @@ void HttpSession::client_left() { cut(); }
 
 void HttpSession::begin_stop() {
     if (gone_) return;
-    if (reading_ && (phase_ == Phase::idle || phase_ == Phase::handshake))
+    if (reading_ && (phase_ == Phase::idle || phase_ == Phase::handshake || phase_ == Phase::closing))
         wire_->cancel();
     else if (is_streaming() && !reading_ && !writing_)
         cancel.emit(asio::cancellation_type::terminal);

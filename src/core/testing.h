@@ -25,10 +25,10 @@
         ADD_FAILURE() << "not so: " #condition;                                                                                              \
         co_return;                                                                                                                           \
     }
-/// The same for a Result, with its error in words.
-#define CO_ASSERT_OK(result)                                                                                                                 \
-    if (!(result).ok()) {                                                                                                                    \
-        ADD_FAILURE() << #result " failed: " << (result).error().text();                                                                     \
+/// The same for a Result, with its error in words. What is given is evaluated once and may await.
+#define CO_ASSERT_OK(...)                                                                                                                    \
+    if (const auto& co_assert_result_ = (__VA_ARGS__); !co_assert_result_.ok()) {                                                            \
+        ADD_FAILURE() << #__VA_ARGS__ " failed: " << co_assert_result_.error().text();                                                       \
         co_return;                                                                                                                           \
     }
 

@@ -4,6 +4,7 @@
 #include <boost/json/value.hpp>
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cmath>
 
 namespace orrery {
@@ -100,6 +101,8 @@ struct JsonBuilder {
             problem = "a whole number has more digits than can be kept; send it as a text";
         else if (!std::isfinite(value))
             problem = "a number is too large";
+        std::from_chars(written.data(), written.data() + written.size(),
+                        value); // the parser's own value can be off by the last bit
         if (problem.empty()) return add(value, failed);
         failed = json::error::not_number;
         return false;
@@ -197,17 +200,17 @@ void append_json_value(const json::value& value, std::string& out, int indent) {
 
 } // namespace
 
-Result<json::value> parse_json(std::string_view text) {
+Result<json::value> parse_json(std::string_view text, std::size_t depth) {
     if (text.size() > max_text_size)
         return Error{Code::too_large, fmt::format("the text has {} bytes, at most {} are read", text.size(), max_text_size)};
     json::parse_options options;
-    options.max_depth = max_depth;
+    options.max_depth = depth;
     json::basic_parser<JsonBuilder> parser(options);
     json::error_code failed;
     std::size_t read = parser.write_some(false, text.data(), text.size(), failed);
     const auto& builder = parser.handler();
     if (failed == json::error::incomplete) return json_error(text, text.size(), "it ends too early");
-    if (failed == json::error::too_deep) return json_error(text, read, fmt::format("it nests deeper than {} levels", max_depth));
+    if (failed == json::error::too_deep) return json_error(text, read, fmt::format("it nests deeper than {} levels", depth));
     if (failed) return json_error(text, read, builder.problem.empty() ? failed.message() : builder.problem);
     read = text.find_first_not_of(" \t\r\n", read);
     if (read != std::string_view::npos) return json_error(text, read, "something follows after the end");

@@ -24,7 +24,7 @@ constexpr std::size_t max_depth = 64;
 constexpr std::size_t max_nodes = 500'000; ///< YAML only: its shortest node is one character
 
 /// `invalid` with line and column. Integers that would lose digits and keys that occur twice are refused.
-Result<json::value> parse_json(std::string_view text);
+Result<json::value> parse_json(std::string_view text, std::size_t depth = max_depth);
 /// Any number of YAML documents (JSON is YAML); empty ones are left out. Scalars are typed as YAML's core schema says, except that
 /// digits with a leading zero stay text, because they are modes and codes more often than numbers. Anchors, aliases, tags and
 /// duplicate keys are refused.

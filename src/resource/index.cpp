@@ -1,6 +1,5 @@
 #include "resource/index.h"
 
-#include "core/text.h"
 #include "resource/object.h"
 
 #include <boost/json/monotonic_resource.hpp>
@@ -39,7 +38,7 @@ std::vector<std::string> Index::keys_of(const Kind& kind, const store::Record& r
     std::array<unsigned char, 4096> buffer; // NOLINT: filled by the parser
     json::monotonic_resource memory(buffer.data(), buffer.size());
     json::parse_options options;
-    options.max_depth = max_depth + 8;
+    options.max_depth = max_stored_depth;
     json::error_code failed;
     auto document = json::parse(record.value, failed, &memory, options);
     if (failed || !document.is_object()) return keys; // whoever reads it says so

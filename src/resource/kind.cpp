@@ -92,12 +92,12 @@ Kind& Kind::spec(Field field) {
     has_secrets_ = has_secrets_ || is_or_holds_secret(field);
     has_references_ = has_references_ || is_or_holds_reference(field);
     has_indexes_ = has_indexes_ || field.is_indexed();
-    spec_ = std::move(spec_).with(std::move(field));
+    std::move(spec_).with(std::move(field));
     return *this;
 }
 
 Kind& Kind::status(Field field) {
-    status_ = std::move(status_).with(std::move(field));
+    std::move(status_).with(std::move(field));
     return *this;
 }
 

@@ -3,7 +3,6 @@
 #include "core/ids.h"
 #include "core/text.h"
 
-#include <boost/json/parse.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -212,11 +211,9 @@ Result<Object> from_stored(const store::Record& record) {
         return Error{Code::internal, fmt::format("what is stored at {} does not read as a resource: {}", record.key, why),
                      "something else wrote into this store, or it is damaged; restore that key from a backup"};
     };
-    json::error_code failed;
-    json::parse_options options;
-    options.max_depth = max_depth + 8; // what was sent, in the envelope
-    auto document = json::parse(record.value, failed, {}, options);
-    if (failed) return unreadable(failed.message());
+    auto parsed = parse_json(record.value, max_stored_depth);
+    if (!parsed.ok()) return unreadable(parsed.error().message);
+    auto& document = *parsed;
     auto* stored = document.if_object();
     if (stored == nullptr) return unreadable("it is not an object");
     Object object;

@@ -76,6 +76,9 @@ std::vector<Difference> differences(const Kind& kind, const json::object& before
 /// What is stored of an object may be this large: the store's limit less what its key and its audit event need.
 constexpr std::size_t max_object_size = store::max_value_size - 16 * 1024;
 
+/// And nest this deep: what was sent, once more within an event's evidence.
+constexpr std::size_t max_stored_depth = 128;
+
 /// The stored form and back: the text of `to_json` without its revision, which is the record's. Strict: what does not read is
 /// `internal`, with the key.
 std::string to_stored(const Object& object);

@@ -2,6 +2,7 @@
 
 #include "resource/index.h"
 #include "resource/resources.h"
+#include "resource/turns.h"
 
 #include <map>
 #include <memory>
@@ -53,6 +54,7 @@ struct Resources::State {
     const Sealer& sealer;
     Clock& clock;
     Index index;
+    std::shared_ptr<Turns> turns = std::make_shared<Turns>();
     std::vector<std::shared_ptr<void>> observers;
 };
 

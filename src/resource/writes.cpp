@@ -310,6 +310,7 @@ Task<Resources::State::Attempt> Resources::State::attempt_remove(Context ctx, co
 }
 
 Task<Outcome> Resources::State::write(Context ctx, const Kind& kind, Wish wish) {
+    CO_TRY(const auto turn, co_await Turns::take(ctx, turns, wish.object.key(kind)));
     bool certain = false;
     // Losing again and again under a fence means that the fence has fallen: another server leads.
     const int attempts = wish.options.fence == nullptr ? most_attempts : 4;

@@ -1,0 +1,140 @@
+#pragma once
+
+#include "core/ids.h"
+#include "store/mirror.h"
+#include "store/store.h"
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace orrery::store {
+
+/// A store that forgets everything, for tests. Several can share one `Shared`, as servers share an etcd: then each sees what the
+/// others wrote when it writes itself or catches up, not before, which is as far behind as a server may be. Every write takes one
+/// turn of the loop, so that others come between.
+class MemoryStore final : public Store {
+public:
+    struct Shared {
+        std::map<std::string, RecordPtr> records;
+        std::vector<std::pair<Revision, std::vector<Event>>> log;
+        Revision revision = 0;
+        LeaseId last_lease = 0;
+        std::string identity = random_id();
+    };
+
+    explicit MemoryStore(asio::any_io_executor executor, std::shared_ptr<Shared> shared = std::make_shared<Shared>())
+        : shared_(std::move(shared)), mirror_(std::move(executor)) {
+        follow();
+    }
+
+    Revision revision() const override { return mirror_.revision(); }
+    Revision compacted() const override { return mirror_.compacted(); }
+    RecordPtr find(std::string_view key) const override { return mirror_.find(key); }
+    Page range(std::string_view prefix, std::size_t limit, std::string_view after) const override {
+        return mirror_.range(prefix, limit, after);
+    }
+    std::size_t count(std::string_view prefix) const override { return mirror_.count(prefix); }
+
+    Task<Revision> catch_up(Context) override {
+        co_await asio::post(co_await asio::this_coro::executor, asio::use_awaitable);
+        follow();
+        co_return revision();
+    }
+
+    Task<Revision> apply(Context, Transaction transaction) override {
+        co_await asio::post(co_await asio::this_coro::executor, asio::use_awaitable);
+        if (fail_with) co_return *fail_with;
+        std::set<std::string> changed;
+        std::size_t size = 0;
+        for (const auto& change : transaction.changes) {
+            size += change.key.size() + change.value.size();
+            if (!changed.insert(change.key).second) co_return Error{Code::invalid, fmt::format("{} is changed twice", change.key)};
+            if (change.key.size() > max_key_size || change.value.size() > max_value_size)
+                co_return Error{Code::too_large, change.key};
+        }
+        if (transaction.changes.size() > max_changes || transaction.compares.size() > max_changes || size > max_transaction_size)
+            co_return Error{Code::too_large, "the transaction is too large"};
+        for (const auto& compare : transaction.compares) {
+            const auto at = shared_->records.find(compare.key);
+            const auto found = at == shared_->records.end()             ? 0
+                               : compare.what == Compare::What::created ? at->second->created
+                                                                        : at->second->modified;
+            if (found != compare.revision) co_return Error{Code::conflict, fmt::format("{} is not as expected", compare.key)};
+        }
+        if (!transaction.changes.empty()) write(std::move(transaction.changes));
+        follow();
+        co_return revision();
+    }
+
+    Task<Unit> compact(Context, Revision revision) override {
+        mirror_.compact(revision);
+        co_return Unit{};
+    }
+    Task<LeaseId> grant(Context, Duration) override { co_return ++shared_->last_lease; }
+    Task<Unit> keep_alive(Context, LeaseId) override { co_return Unit{}; }
+    Task<Unit> revoke(Context, LeaseId lease) override {
+        std::vector<Change> removals;
+        for (const auto& [key, record] : shared_->records)
+            if (record->lease == lease) removals.push_back({Change::What::remove, key, {}, 0});
+        if (!removals.empty()) write(std::move(removals));
+        follow();
+        co_return Unit{};
+    }
+
+    std::unique_ptr<Watch> watch(std::string_view prefix, Revision from) override { return mirror_.watch(prefix, from); }
+    std::shared_ptr<void> observe(std::string_view prefix, std::function<void(const Event&)> seen) override {
+        return mirror_.observe(prefix, std::move(seen));
+    }
+    const std::string& identity() const override { return shared_->identity; }
+    Result<Unit> health() const override { return Unit{}; }
+    std::vector<std::pair<std::string, double>> metrics() const override { return mirror_.metrics(); }
+    asio::awaitable<void> stop() override {
+        mirror_.close(Error{Code::unavailable, "the store has stopped"});
+        co_return;
+    }
+
+    std::optional<Error> fail_with; ///< what every write ends with, while it is set
+
+private:
+    void write(std::vector<Change> changes) {
+        const auto revision = ++shared_->revision;
+        std::vector<Event> events;
+        for (auto& change : changes) {
+            auto& slot = shared_->records[change.key];
+            if (change.what == Change::What::remove) {
+                if (slot) events.push_back({0, change.key, nullptr, nullptr});
+                shared_->records.erase(change.key);
+                continue;
+            }
+            auto record = std::make_shared<Record>();
+            record->key = change.key;
+            record->value = std::move(change.value);
+            record->created = slot ? slot->created : revision;
+            record->modified = revision;
+            record->version = slot ? slot->version + 1 : 1;
+            record->lease = change.lease;
+            slot = record;
+            events.push_back({0, change.key, std::move(record), nullptr});
+        }
+        shared_->log.emplace_back(revision, std::move(events));
+    }
+    void follow() {
+        for (; followed_ < shared_->log.size(); ++followed_)
+            mirror_.apply(shared_->log[followed_].first, shared_->log[followed_].second);
+    }
+
+    std::shared_ptr<Shared> shared_;
+    Mirror mirror_;
+    std::size_t followed_ = 0;
+};
+
+} // namespace orrery::store

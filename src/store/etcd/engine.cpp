@@ -81,7 +81,7 @@ Task<Unit> Engine::start(Context ctx) {
 }
 
 SteadyTime Engine::until_of(const Context& ctx) const {
-    return std::min(ctx.deadline().value_or(SteadyTime::max()), std::chrono::steady_clock::now() + 3 * options_.request_timeout);
+    return ctx.deadline() ? *ctx.deadline() : std::chrono::steady_clock::now() + options_.give_up;
 }
 
 bool Engine::out_of_patience() const {
@@ -104,6 +104,7 @@ void Engine::note_loss(const Error& why, bool unreachable) {
 }
 
 void Engine::note_success() {
+    heard_at_ = std::chrono::steady_clock::now();
     if (!connected_) {
         // Answers come, but the copy does not follow yet: what patience there is runs on.
         unreachable_.clear();
@@ -283,7 +284,7 @@ std::vector<std::pair<std::string, double>> Engine::metrics() const {
 asio::awaitable<void> Engine::stop() {
     // What was accepted may finish; what comes now is refused.
     closing_ = true;
-    const auto ctx = Context::background().with_timeout(options_.request_timeout);
+    const auto ctx = Context::background().with_timeout(5s);
     while (visits_ > 0) {
         auto waited = co_await changed_.wait(ctx);
         if (!waited.ok()) break;

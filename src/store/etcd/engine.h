@@ -128,9 +128,10 @@ private:
     // engine.cpp: one call, and calls until it succeeds.
     template <class Request, class Response>
     asio::awaitable<Outcome> attempt(std::shared_ptr<Call<Request, Response>> call, SteadyTime until,
-                                     Start<Request, Response> start);
+                                     Start<Request, Response> start, Duration answer_within = Duration::zero());
     /// For what may be done twice: asks until it is answered, refused, or patience ends.
-    template <class Request, class Response> Task<Response> ask(Context ctx, Request request, Start<Request, Response> start);
+    template <class Request, class Response>
+    Task<Response> ask(Context ctx, Request request, Start<Request, Response> start, Duration answer_within = Duration::zero());
     SteadyTime until_of(const Context& ctx) const;
     /// Whether there is any use in trying again.
     bool out_of_patience() const;
@@ -191,6 +192,7 @@ private:
     std::optional<Error> fatal_; ///< it is not our store any more, or never was
 
     // Loss.
+    SteadyTime heard_at_{}; ///< when the member in use last said anything
     std::optional<SteadyTime> lost_since_;
     std::string lost_reason_;
     std::set<std::string> unreachable_; ///< members without a connection since the loss
@@ -218,11 +220,12 @@ private:
 
 template <class Request, class Response>
 asio::awaitable<Outcome> Engine::attempt(std::shared_ptr<Call<Request, Response>> call, SteadyTime until,
-                                         Start<Request, Response> start) {
+                                         Start<Request, Response> start, Duration answer_within) {
+    if (answer_within == Duration::zero()) answer_within = options_.request_timeout;
     const auto generation = members_->generation();
     const auto address = members_->address();
-    const auto patient_until = std::chrono::steady_clock::now() + options_.request_timeout;
-    net::set_deadline(call->context, std::min(until, patient_until));
+    const auto asked_at = std::chrono::steady_clock::now();
+    net::set_deadline(call->context, std::min(until, asked_at + answer_within));
     members_->prepare(call->context);
     auto line = members_->request_line();
     if (stopping_) co_return Outcome{Outcome::What::not_done, Error{Code::unavailable, "the store is being closed"}};
@@ -240,8 +243,9 @@ asio::awaitable<Outcome> Engine::attempt(std::shared_ptr<Call<Request, Response>
     }
     if (outcome.what == Outcome::What::done || outcome.what == Outcome::What::refused) {
         note_success();
-    } else if (outcome.member_at_fault && !(outcome.error.code == Code::timeout && until < patient_until)) {
-        // A caller in a hurry is no evidence against the member.
+    } else if (outcome.error.code == Code::timeout && (until < asked_at + answer_within || heard_at_ > asked_at)) {
+        // A caller in a hurry is no evidence against the member, and one that answers others is not silent: it lost this one.
+    } else if (outcome.member_at_fault) {
         note_loss(outcome.error, outcome.unreachable);
         if (members_->size() > 1 && generation == members_->generation()) {
             members_->leave(generation);
@@ -251,14 +255,15 @@ asio::awaitable<Outcome> Engine::attempt(std::shared_ptr<Call<Request, Response>
     co_return outcome;
 }
 
-template <class Request, class Response> Task<Response> Engine::ask(Context ctx, Request request, Start<Request, Response> start) {
+template <class Request, class Response>
+Task<Response> Engine::ask(Context ctx, Request request, Start<Request, Response> start, Duration answer_within) {
     const auto until = until_of(ctx);
     Duration pause = std::chrono::milliseconds(10);
     for (int logins = 0;;) {
         if (fatal_) co_return *fatal_;
         auto call = std::make_shared<Call<Request, Response>>();
         call->request = request;
-        auto outcome = co_await attempt(call, until, start);
+        auto outcome = co_await attempt(call, until, start, answer_within);
         if (outcome.what == Outcome::What::done) co_return std::move(call->response);
         if (outcome.what == Outcome::What::refused || outcome.error.code == Code::cancelled || stopping_) co_return outcome.error;
         if (outcome.log_in_again && logins++ < 3) {

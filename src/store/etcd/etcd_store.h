@@ -22,7 +22,8 @@ struct EtcdOptions {
     std::string user;                                   ///< empty: no login
     std::filesystem::path password_file;                ///< first line
     Duration dial_timeout = std::chrono::seconds(3);    ///< for a member to show that it can serve
-    Duration request_timeout = std::chrono::seconds(5); ///< for one answer of one member
+    Duration request_timeout = std::chrono::seconds(2); ///< for one answer of one member, before it is asked again or another is
+    Duration give_up = std::chrono::seconds(15);        ///< for the whole of a request whose context has no deadline
     Duration patience = std::chrono::seconds(3);        ///< how long a fresh loss is waited out before writes are refused at once
     bool allow_incomplete = false;                      ///< open even what an interrupted migration left; for clearing it away
     Mirror::Options mirror;

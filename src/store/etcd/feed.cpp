@@ -90,7 +90,7 @@ Task<Unit> Engine::follow() {
     const auto ctx = Context::background().with_timeout(options_.dial_timeout);
     CO_TRY(std::ignore, co_await greet(ctx));
     if (!listed_) {
-        CO_TRY(std::ignore, co_await list(Context::background()));
+        CO_TRY(std::ignore, co_await list(Context::background().with_timeout(10min)));
     }
     if (stopping_) co_return Unit{};
     stream_ = std::make_shared<Stream>(executor_);
@@ -184,9 +184,10 @@ Task<Unit> Engine::list(Context ctx) {
         request.set_range_end(range_end_of(options_.prefix));
         request.set_limit(limit);
         request.set_revision(at);
-        auto page = co_await ask<pb::RangeRequest, pb::RangeResponse>(ctx, std::move(request), [](Line& line, auto& c, auto done) {
-            line.kv->async()->Range(&c.context, &c.request, &c.response, std::move(done));
-        });
+        auto page = co_await ask<pb::RangeRequest, pb::RangeResponse>(
+            ctx, std::move(request),
+            [](Line& line, auto& c, auto done) { line.kv->async()->Range(&c.context, &c.request, &c.response, std::move(done)); },
+            30s);
         if (!page.ok() && page.error().code == Code::compacted) { // while we were reading: begin again
             records.clear();
             at = 0;
@@ -224,6 +225,7 @@ Task<Unit> Engine::pump() {
         auto response = co_await stream_->next(Context::background());
         if (!response.ok())
             co_return Error{Code::unavailable, fmt::format("etcd at {}: {}", members_->address(), response.error().message)};
+        heard_at_ = std::chrono::steady_clock::now();
         take(*response);
         if (response->canceled())
             co_return Error{Code::unavailable,

@@ -146,7 +146,9 @@ Task<Revision> Engine::write(Context ctx, Transaction transaction, SteadyTime un
             if (outcome.error.code == Code::cancelled)
                 co_return Error{Code::cancelled, outcome.error.message, lost_write(outcome.error).remedy};
             auto found = co_await resolve(ctx.with_deadline(until), registered.underway, sent_with);
-            if (!found.ok()) co_return lost_write(outcome.error);
+            if (!found.ok())
+                co_return lost_write(
+                    Error{Code::unavailable, fmt::format("{}; then {}", outcome.error.message, found.error().message)});
             ++counts_.resolved;
             if (*found != 0) co_return co_await shown(ctx, *found, until);
             break;

@@ -90,7 +90,8 @@ public:
         options.endpoints = cluster->endpoints();
         options.prefix = prefix_;
         options.mirror = mirror;
-        options.patience = 20s;
+        options.patience = 20s; // a member is always being killed here
+        options.give_up = 30s;
         co_return co_await open_etcd(Context::background().with_timeout(30s), executor, options);
     }
     asio::awaitable<void> pass(Duration time) override { std::ignore = co_await real_clock().sleep(time); }

@@ -130,7 +130,7 @@ Result<Unit> create_file(const std::string& path, std::string_view identity) {
     {
         TRY(auto database, Database::open(unfinished, Database::Mode::create));
         TRY(std::ignore,
-            database.run("PRAGMA page_size=4096; PRAGMA journal_mode=DELETE; PRAGMA synchronous=FULL; PRAGMA auto_vacuum=NONE"));
+            database.run("PRAGMA page_size=8192; PRAGMA journal_mode=DELETE; PRAGMA synchronous=FULL; PRAGMA auto_vacuum=NONE"));
         const auto schema =
             fmt::format("BEGIN;"
                         "PRAGMA application_id={};"

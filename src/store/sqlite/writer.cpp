@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include <pthread.h>
+
 namespace orrery::store {
 
 namespace {
@@ -63,6 +65,7 @@ void Writer::stop() {
 }
 
 void Writer::work() {
+    ::pthread_setname_np(::pthread_self(), "store-writer");
     auto prepared = [&](const char* sql) {
         auto statement = database_.prepare(sql);
         if (!statement.ok()) {

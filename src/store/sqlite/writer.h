@@ -35,7 +35,7 @@ struct Batch {
 class Writer {
 public:
     struct Options {
-        std::size_t log_pages = 4096;       ///< the write-ahead log is folded into the file when it has more
+        std::size_t log_pages = 2048;       ///< the write-ahead log is folded into the file when it has more
         std::chrono::microseconds spin{20}; ///< looks this long for the next batch before it sleeps
     };
     using Done = std::function<void(Result<Unit>)>;

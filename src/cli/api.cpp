@@ -229,10 +229,9 @@ Error on_the_way(Error error, const Api::Options& options, Duration timeout) {
         error.message = fmt::format("{} did not answer within {}", options.server, to_text(timeout));
         if (error.remedy.empty()) error.remedy = "try again, or give it longer with --timeout";
     }
-    if (error.code == Code::unavailable && error.remedy.empty())
+    if (error.code == Code::unavailable)
         error.remedy = "is the server running, and is its address right? see --server and ORRERY_SERVER";
-    if (error.code == Code::denied && error.remedy.empty())
-        error.remedy = "give the authority that signed its certificate with --ca FILE";
+    if (error.code == Code::denied) error.remedy = "give the authority that signed its certificate with --ca FILE";
     return error;
 }
 

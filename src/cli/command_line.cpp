@@ -71,6 +71,22 @@ Error unknown_extra(const Command& command, const std::string& extra) {
                        near.empty() ? std::string{} : fmt::format("did you mean {}?", near));
 }
 
+/// Gives each word to the argument it stands for.
+Result<Unit> name_words(const Command& command, std::vector<std::string> words,
+                        std::map<std::string, std::vector<std::string>, std::less<>>& out) {
+    using enum Argument::Count;
+    std::size_t used = 0;
+    for (const auto& argument : command.arguments) {
+        const auto left = words.size() - used;
+        if (left == 0 && (argument.count == one || argument.count == some))
+            return usage_error(command, fmt::format("orrery {} needs {}: {}", command.path, argument.name, argument.help));
+        const auto taken = argument.count == some || argument.count == any ? left : std::min<std::size_t>(left, 1);
+        for (const auto end = used + taken; used < end; ++used) out[argument.name].push_back(std::move(words[used]));
+    }
+    if (used < words.size()) return usage_error(command, fmt::format("\"{}\" is one argument too many", words[used]));
+    return Unit{};
+}
+
 Result<Unit> check_choices(const Command& command, const std::string& what, const std::vector<std::string>& choices,
                            const std::vector<std::string>& given) {
     if (choices.empty()) return Unit{};
@@ -142,7 +158,7 @@ Result<std::map<std::string, std::vector<std::string>, std::less<>>> parse_argum
                                                                                      const std::vector<std::string>& rest) {
     CLI::App app;
     app.set_help_flag();
-    std::map<std::string, std::vector<std::string>> options, arguments;
+    std::map<std::string, std::vector<std::string>> options;
     std::map<std::string, bool> switches;
     const auto add = [&](const Option& option) {
         const auto key = option.key();
@@ -158,23 +174,14 @@ Result<std::map<std::string, std::vector<std::string>, std::less<>>> parse_argum
         if (std::none_of(command.options.begin(), command.options.end(),
                          [&](const Option& own) { return own.key() == option.key(); }))
             add(option);
-    for (const auto& argument : command.arguments) {
-        auto* added = app.add_option(argument.name, arguments[argument.name]);
-        using enum Argument::Count;
-        if (argument.count == one || argument.count == optional) added->expected(argument.count == one ? 1 : 0, 1);
-        if (argument.count == one || argument.count == some) added->required();
-    }
+    // All words that are no options come in one list; which argument each of them is, the table says.
+    std::vector<std::string> words;
+    app.add_option("ARGUMENTS", words);
     try {
         std::vector<std::string> reversed(rest.rbegin(), rest.rend());
         app.parse(reversed);
     } catch (const CLI::ExtrasError&) {
         return unknown_extra(command, app.remaining().empty() ? std::string("?") : app.remaining().front());
-    } catch (const CLI::RequiredError&) {
-        for (const auto& argument : command.arguments)
-            if (arguments[argument.name].empty() &&
-                (argument.count == Argument::Count::one || argument.count == Argument::Count::some))
-                return usage_error(command, fmt::format("orrery {} needs {}: {}", command.path, argument.name, argument.help));
-        return usage_error(command, "something is missing");
     } catch (const CLI::ArgumentMismatch& error) {
         return usage_error(command, error.what());
     } catch (const CLI::ParseError& error) {
@@ -186,8 +193,7 @@ Result<std::map<std::string, std::vector<std::string>, std::less<>>> parse_argum
         if (given) out[key] = {"true"};
     for (auto& [key, given] : options)
         if (!given.empty()) out[key] = std::move(given);
-    for (auto& [name, given] : arguments)
-        if (!given.empty()) out[name] = std::move(given);
+    TRY(std::ignore, name_words(command, std::move(words), out));
     for (const auto& option : command.options)
         if (const auto given = out.find(option.key()); given != out.end()) {
             TRY(std::ignore, check_choices(command, "--" + option.key(), option.choices, given->second));

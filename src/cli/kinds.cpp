@@ -145,8 +145,8 @@ Result<const KindView*> KindCatalog::find(std::string_view name) const {
         if (wanted == kind.singular() || wanted == kind.plural) return &kind;
         for (const auto& other : kind.names)
             if (wanted == lower_case(other)) return &kind;
-        known.push_back(kind.singular());
         known.push_back(kind.plural);
+        known.push_back(kind.singular());
     }
     const std::vector<std::string_view> candidates(known.begin(), known.end());
     const auto near = nearest(wanted, candidates.data(), candidates.data() + candidates.size());

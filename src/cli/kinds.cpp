@@ -145,8 +145,9 @@ Result<const KindView*> KindCatalog::find(std::string_view name) const {
         if (wanted == kind.singular() || wanted == kind.plural) return &kind;
         for (const auto& other : kind.names)
             if (wanted == lower_case(other)) return &kind;
-        known.push_back(kind.plural);
-        known.push_back(kind.singular());
+        // Of two that are equally near, the one of the same number.
+        known.push_back(wanted.ends_with('s') ? kind.plural : kind.singular());
+        known.push_back(wanted.ends_with('s') ? kind.singular() : kind.plural);
     }
     const std::vector<std::string_view> candidates(known.begin(), known.end());
     const auto near = nearest(wanted, candidates.data(), candidates.data() + candidates.size());

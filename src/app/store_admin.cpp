@@ -26,9 +26,9 @@ public:
 
 private:
     asio::any_io_executor executor_;
-    const Config& config_;
+    [[maybe_unused]] const Config& config_;
     StorePlace place_;
-    store::Store& store_;
+    [[maybe_unused]] store::Store& store_;
     std::function<void()> moved_;
 };
 

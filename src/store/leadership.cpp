@@ -33,7 +33,7 @@ struct Leadership::State {
     bool is_ours(const RecordPtr& record) const { return record && lease != 0 && record->lease == lease; }
     void step_down(const Context& ctx, std::string_view why) {
         if (created == 0) return;
-        log::warn(ctx, "this server no longer leads {}: {}", options.role, why);
+        log::info(ctx, "this server no longer leads {}: {}", options.role, why);
         created = 0;
         changed.notify_all();
     }

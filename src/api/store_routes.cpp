@@ -68,6 +68,7 @@ Task<Unit> migrate(Api::State& state, Call call) {
     CO_TRY(auto document, co_await read_document(call, 64 * 1024));
     CO_TRY(auto given, read_texts(document, {"to"}, {}));
     const auto ctx = call.ctx.without_deadline();
+    CO_TRY(std::ignore, co_await state.resources.record(ctx, {.subject = "Store/store", .what = "migration-begun", .because = {}, .evidence = json::object{{"to", given["to"]}}}));
     auto move = std::make_shared<Move>(co_await asio::this_coro::executor);
     auto* admin = &state.admin;
     auto body = [](StoreAdmin* with, Context context, std::string to, std::shared_ptr<Move> into) -> asio::awaitable<void> {

@@ -25,6 +25,7 @@
 #include "net/http_server.h"
 #include "resource/kinds.h"
 #include "resource/resources.h"
+#include "store/gate.h"
 #include "store/leadership.h"
 
 namespace orrery::app {
@@ -81,7 +82,8 @@ public:
         const auto folder = config_.path("data.folder");
         CO_TRY(std::ignore, make_folder(folder));
         CO_TRY(place_, choose_store(config_));
-        CO_TRY(store_, co_await open_store(ctx, executor_, config_, place_));
+        CO_TRY(auto engine, co_await open_store(ctx, executor_, config_, place_));
+        store_ = std::make_unique<store::Gate>(executor_, std::move(engine));
         const bool fresh = store_->count("") == 0;
         const auto key_file = config_.path("secrets.key_file");
         CO_TRY(sealer_, resource::Sealer::open(key_file, fresh ? resource::Sealer::Missing::make : resource::Sealer::Missing::refuse));
@@ -97,7 +99,10 @@ public:
         identity_ = std::make_unique<identity::Identity>(*resources_, pool_, clock_, identity::IdentityOptions{.session_time = config_.duration("identity.session_time")});
         CO_TRY(std::ignore, join_directories());
 
-        admin_ = make_store_admin(executor_, config_, place_, *store_, [this] { moved_.notify_all(); moved_already_ = true; });
+        admin_ = make_store_admin(executor_, config_, place_, *store_, [this] {
+            moved_already_ = true;
+            moved_.notify_all();
+        });
         leadership_ = std::make_unique<store::Leadership>(executor_, *store_, store::Leadership::Options{.server = server_name(config_)});
         if (runs(config_, "controllers")) {
             group_.spawn(leadership_->run(ctx));
@@ -233,7 +238,7 @@ private:
     Pool pool_;
     TaskGroup group_;
     StorePlace place_;
-    std::unique_ptr<store::Store> store_;
+    std::unique_ptr<store::Gate> store_;
     std::unique_ptr<resource::Sealer> sealer_;
     resource::Registry registry_;
     std::unique_ptr<resource::Resources> resources_;

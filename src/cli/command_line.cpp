@@ -131,7 +131,9 @@ Result<Located> locate_command(const std::vector<std::string>& args, const Appli
             const auto longer = path.empty() ? word : path + " " + word;
             const bool own = std::any_of(application.own_commands.begin(), application.own_commands.end(),
                                          [&](const auto& known) { return known.first == longer; });
-            if (own) return Error{Code::unsupported, fmt::format("\"{}\" is not run by the client", longer)};
+            if (own)
+                return Error{Code::unsupported, fmt::format("\"{}\" is not run by the client", longer),
+                             fmt::format("orrery {} --help", longer)};
             if (path.empty() && word == "help") { // "orrery help get" is "orrery get --help"
                 located.help = true;
                 continue;

@@ -58,8 +58,11 @@ public:
     explicit NoEcho(int fd) : fd_(fd) {
         if (::tcgetattr(fd, &before_) != 0) return;
         auto quiet = before_;
-        // Signals off as well: an interrupt must not leave a terminal behind that shows nothing.
-        quiet.c_lflag &= ~static_cast<tcflag_t>(ECHO | ISIG);
+        // Signals and line editing off as well: an interrupt comes as a character, and cannot leave a terminal behind that shows
+        // nothing.
+        quiet.c_lflag &= ~static_cast<tcflag_t>(ECHO | ISIG | ICANON);
+        quiet.c_cc[VMIN] = 1;
+        quiet.c_cc[VTIME] = 0;
         changed_ = ::tcsetattr(fd, TCSAFLUSH, &quiet) == 0;
     }
     ~NoEcho() {
@@ -94,12 +97,18 @@ Result<std::string> ask_at_terminal(std::string_view prompt) {
             char c = 0;
             const auto got = ::read(terminal, &c, 1);
             if (got < 0 && errno == EINTR) continue;
-            if (got <= 0 || c == '\n')
+            if (got <= 0 || c == '\n' || c == '\r' || c == 4) { // 4: Ctrl-D
                 ended = true;
-            else if (c == 3 || c == 28)
-                interrupted = ended = true; // Ctrl-C, Ctrl-backslash
-            else
+            } else if (c == 3 || c == 28) { // Ctrl-C, Ctrl-backslash
+                interrupted = ended = true;
+            } else if (c == 21) { // Ctrl-U
+                out.clear();
+            } else if (c == 8 || c == 127) { // backspace: one character, not one byte
+                while (!out.empty() && (static_cast<unsigned char>(out.back()) & 0xC0U) == 0x80U) out.pop_back();
+                if (!out.empty()) out.pop_back();
+            } else {
                 out += c;
+            }
         }
         say("\n");
     }

@@ -13,7 +13,7 @@ std::filesystem::path first_login_file(const std::filesystem::path& folder) { re
 } // namespace
 
 void show_first_login(const Context& ctx, const std::filesystem::path& folder, const std::string& address, const std::string& password) {
-    const auto text = fmt::format("First login: user admin, one-time password {}\n  orrery --server {} login --user admin\n", password, address);
+    const auto text = fmt::format("First login: user admin, one-time password {}\n  orrery --server {} login admin\n", password, address);
     int out = 1;
     const auto file = first_login_file(folder);
     if (::isatty(1) == 0) {

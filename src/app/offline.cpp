@@ -4,6 +4,8 @@
 
 #include <ostream>
 
+#include "app/settings.h"
+#include "app/store_choice.h"
 #include "store/sqlite/backup.h"
 
 namespace orrery::app {
@@ -36,20 +38,25 @@ int verify_store_file(std::vector<std::string> arguments, cli::Streams& streams)
 }
 
 int restore_store_file(std::vector<std::string> arguments, cli::Streams& streams) {
-    std::string backup, to;
+    std::string backup;
+    std::vector<std::string> flags;
     auto overwrite = store::Overwrite::no;
     for (std::size_t i = 0; i < arguments.size(); ++i) {
         if (arguments[i] == "--force") overwrite = store::Overwrite::yes;
-        else if (arguments[i] == "--to" && i + 1 < arguments.size()) to = arguments[++i];
-        else if (arguments[i].starts_with("--to=")) to = arguments[i].substr(5);
-        else if (backup.empty() && !arguments[i].starts_with('-')) backup = arguments[i];
-        else return misused(streams, fmt::format("orrery store restore does not know \"{}\"", arguments[i]), "orrery store restore BACKUP --to FILE [--force]");
+        else if (backup.empty() && !arguments[i].starts_with('-') && (i == 0 || !arguments[i - 1].starts_with("--") || arguments[i - 1] == "--force")) backup = arguments[i];
+        else flags.push_back(arguments[i]);
     }
-    if (backup.empty() || to.empty()) return misused(streams, "orrery store restore needs a backup and where to put it", "orrery store restore orrery.backup --to /var/lib/orrery/store.db");
-    auto restored = store::restore_sqlite(backup, to, overwrite);
+    if (backup.empty()) return misused(streams, "orrery store restore needs a backup", "orrery store restore orrery.backup [--data-folder FOLDER] [--force]");
+    auto config = load_config(flags, streams.environment);
+    if (!config.ok()) return fail(streams, config.error());
+    auto place = configured_store(*config);
+    if (!place.ok()) return fail(streams, place.error());
+    if (place->engine != StorePlace::Engine::sqlite)
+        return fail(streams, Error{Code::unsupported, fmt::format("the configuration says that the store is at {}, and a backup is a file", place->url), "name the file's folder with --data-folder, or use etcd's own tool"});
+    auto restored = store::restore_sqlite(backup, place->file, overwrite);
     if (!restored.ok()) return fail(streams, restored.error());
-    tell(streams.out, to, *restored);
-    streams.out << "restored; the secrets in it open with the key file they were sealed with\n";
+    tell(streams.out, place->file.string(), *restored);
+    streams.out << fmt::format("restored; its secrets open with the key they were sealed with, looked for in {}\n", config->path("secrets.key_file").string());
     return cli::exit_code::ok;
 }
 

@@ -19,10 +19,14 @@ Result<StorePlace> place_from_url(std::string_view url) {
     return Error{Code::invalid, fmt::format("\"{}\" is not the URL of a store", url), "write sqlite:///path/of/file or etcd://host:2379,host:2379/prefix"};
 }
 
-Result<StorePlace> choose_store(const Config& config) {
+Result<StorePlace> configured_store(const Config& config) {
     const auto& url = config.text("store.url");
-    const auto file = config.path("data.folder") / "store.db";
-    TRY(auto place, place_from_url(url.empty() ? "sqlite://" + std::filesystem::absolute(file).string() : url));
+    if (!url.empty()) return place_from_url(url);
+    return place_from_url("sqlite://" + std::filesystem::absolute(config.path("data.folder") / "store.db").string());
+}
+
+Result<StorePlace> choose_store(const Config& config) {
+    TRY(auto place, configured_store(config));
     if (place.engine == StorePlace::Engine::sqlite && std::filesystem::exists(place.file)) {
         TRY(const auto moved, store::sqlite_moved_to(place.file));
         if (moved) {

@@ -18,9 +18,11 @@ struct StorePlace {
     std::string url;            ///< as shown to people: "sqlite:///var/lib/orrery/store.db", "etcd://h:2379/prefix"
 };
 
-/// From `store.url`, or a file in `data.folder`. Follows an SQLite store that was moved to etcd, so that a server goes on after a migration with the same configuration.
+/// From `store.url`, or a file in `data.folder`.
+Result<StorePlace> configured_store(const Config& config);
+/// The same, but follows an SQLite store that was moved to etcd, so that a server goes on after a migration with the same configuration.
 Result<StorePlace> choose_store(const Config& config);
-/// Opens it. `to` overrides the place, for a migration's target.
+/// Opens it.
 Task<std::unique_ptr<store::Store>> open_store(Context ctx, asio::any_io_executor executor, const Config& config, StorePlace place);
 /// A place from a URL that a person gave.
 Result<StorePlace> place_from_url(std::string_view url);

@@ -68,7 +68,7 @@ Result<Revision> make_backup(Context ctx, const std::string& from, const std::st
     return revision;
 }
 
-Verified verified_of(const Contents& contents) {
+Verified verified_of(const FileContents& contents) {
     Verified verified{contents.meta.identity, contents.revision,     contents.meta.compacted, 0,
                       contents.leases.size(), contents.meta.moved_to};
     std::unordered_set<std::string_view> keys;

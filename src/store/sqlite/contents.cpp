@@ -30,7 +30,7 @@ private:
 /// Puts the rows of the log together.
 class LogReader {
 public:
-    explicit LogReader(Contents& contents) : contents_(contents) {}
+    explicit LogReader(FileContents& contents) : contents_(contents) {}
 
     /// A sentence where the row cannot be right.
     Result<Unit> add(const Statement& row) {
@@ -93,12 +93,12 @@ public:
 
 private:
     static Error wrong(std::string how) { return Error{Code::internal, std::move(how)}; }
-    Contents& contents_;
+    FileContents& contents_;
     boost::unordered_flat_map<std::string_view, std::size_t> newest_;
 };
 
-Result<Contents> read_all(Database& database) {
-    Contents contents;
+Result<FileContents> read_all(Database& database) {
+    FileContents contents;
     TRY(std::ignore, database.run("PRAGMA mmap_size=1073741824"));
     TRY(std::ignore, database.run("BEGIN"));
     // The rows' own sums would not show that a page has lost some.
@@ -127,7 +127,7 @@ Result<Contents> read_all(Database& database) {
 
 } // namespace
 
-Result<Contents> read_contents(const std::string& path, Tidy tidy) {
+Result<FileContents> read_contents(const std::string& path, Tidy tidy) {
     SideFiles side_files(path, tidy);
     TRY(auto database, Database::open(path, Database::Mode::read_only));
     auto contents = read_all(database);

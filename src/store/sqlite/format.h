@@ -64,7 +64,7 @@ struct Meta {
 Result<Meta> read_meta(Database& database);
 
 /// All that is in a file, checked.
-struct Contents {
+struct FileContents {
     Meta meta;
     Revision revision = 0;
     std::vector<RecordPtr> records;                      ///< as of `meta.compacted`, in the order of their keys
@@ -77,7 +77,7 @@ enum class Tidy {
     yes ///< removes the side files that reading made
 };
 /// Reads everything without changing anything. `internal` with a remedy where the file is damaged.
-Result<Contents> read_contents(const std::string& path, Tidy tidy);
+Result<FileContents> read_contents(const std::string& path, Tidy tidy);
 
 Error damaged_file(const std::string& path, std::string_view how);
 

@@ -114,7 +114,7 @@ Task<Unit> SqliteStore::open(Context ctx) {
     const auto path = options_.path.string();
     Pool pool(1);
     CO_TRY(lock_, co_await blocking(pool, [path] { return FileLock::take(path); }));
-    auto read = [path]() -> Result<Contents> {
+    auto read = [path]() -> Result<FileContents> {
         TRY(const auto state, look_at(path));
         if (state == FileState::absent) {
             TRY(std::ignore, create_file(path, random_id()));

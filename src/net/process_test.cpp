@@ -36,7 +36,7 @@ bool is_alive(pid_t pid) {
 /// No zombie of ours is left.
 bool all_reaped() { return ::waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD; }
 
-asio::awaitable<void> nap(Duration time) {
+asio::awaitable<void> a_while(Duration time) {
     asio::steady_timer timer(co_await asio::this_coro::executor, time);
     co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
 }
@@ -158,7 +158,7 @@ CO_TEST(Process, WhoIgnoresTermIsKilled) {
     CO_ASSERT(!ran.ok());
     EXPECT_EQ(ran.error().code, Code::timeout);
     CO_ASSERT(!output.empty());
-    for (int tries = 0; tries < 100 && is_alive(std::stoi(output)); ++tries) co_await nap(10ms);
+    for (int tries = 0; tries < 100 && is_alive(std::stoi(output)); ++tries) co_await a_while(10ms);
     EXPECT_FALSE(is_alive(std::stoi(output)));
     EXPECT_TRUE(all_reaped());
 }
@@ -183,9 +183,9 @@ CO_TEST(Process, ACancelledCallerLeavesNothingBehind) {
                    asio::bind_cancellation_slot(cancel.slot(), [&outcome](std::exception_ptr, Result<ProcessResult> result) {
                        outcome = std::move(result);
                    }));
-    while (output.empty()) co_await nap(5ms);
+    while (output.empty()) co_await a_while(5ms);
     cancel.emit(asio::cancellation_type::terminal);
-    while (!outcome) co_await nap(5ms);
+    while (!outcome) co_await a_while(5ms);
     CO_ASSERT(!outcome->ok());
     EXPECT_EQ(outcome->error().code, Code::cancelled);
     EXPECT_FALSE(is_alive(std::stoi(output)));

@@ -10,17 +10,18 @@ namespace orrery::store {
 
 namespace {
 
-Error sqlite_error(sqlite3* handle, std::string_view doing) {
+Error sqlite_error(sqlite3* handle, std::string_view where) {
+    const auto doing = where.empty() ? std::string() : fmt::format("{}: ", where);
     const int code = sqlite3_errcode(handle) & 0xff; // the primary code is the low byte of the extended one
     const int system_error = sqlite3_system_errno(handle);
     if (code == SQLITE_FULL || (code == SQLITE_IOERR && (system_error == ENOSPC || system_error == EDQUOT)))
-        return Error{Code::no_space, fmt::format("{}: the disk is full", doing),
+        return Error{Code::no_space, fmt::format("{}the disk is full", doing),
                      "free some space; writing goes on by itself when there is room"};
     if (code == SQLITE_BUSY || code == SQLITE_LOCKED)
-        return Error{Code::unavailable, fmt::format("{}: another program holds the file", doing), "end the other program"};
+        return Error{Code::unavailable, fmt::format("{}another program holds the file", doing), "end the other program"};
     const auto message = system_error != 0 && (code == SQLITE_IOERR || code == SQLITE_CANTOPEN)
-                             ? fmt::format("{}: {} ({})", doing, sqlite3_errmsg(handle), std::strerror(system_error))
-                             : fmt::format("{}: {}", doing, sqlite3_errmsg(handle));
+                             ? fmt::format("{}{} ({})", doing, sqlite3_errmsg(handle), std::strerror(system_error))
+                             : fmt::format("{}{}", doing, sqlite3_errmsg(handle));
     if (code == SQLITE_IOERR || code == SQLITE_CANTOPEN || code == SQLITE_READONLY || code == SQLITE_PERM)
         return Error{Code::unavailable, message, "check the disk and the rights of its folder"};
     return Error{Code::internal, message};
@@ -99,7 +100,7 @@ Result<bool> Statement::step() {
     const int outcome = sqlite3_step(statement_.get());
     if (outcome == SQLITE_ROW) return true;
     if (outcome == SQLITE_DONE) return false;
-    return sqlite_error(database_, "the database failed");
+    return sqlite_error(database_, {});
 }
 
 void Statement::reset() { sqlite3_reset(statement_.get()); }

@@ -25,7 +25,7 @@ Examples:
   orrery server --data-folder ./data                   the same, in a folder of your own
   orrery server --server-listen 0.0.0.0:8421 --server-tls-certificate c.pem --server-tls-key k.pem
   orrery server --store-url etcd://10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379/orrery
-  orrery server --server-run api                       answers the API and leaves the controllers to other servers
+  orrery server --run api                              answers the API and leaves the controllers to other servers
 )";
 
 void configure_log(const Config& config) {
@@ -39,12 +39,14 @@ void configure_log(const Config& config) {
     log::configure(settings);
 }
 
-int run_server(const std::vector<std::string>& flags) {
-    for (const auto& flag : flags)
+int run_server(std::vector<std::string> flags) {
+    for (auto& flag : flags) {
         if (flag == "--help" || flag == "-h") {
             std::cout << server_help;
             return 0;
         }
+        if (flag == "--run" || flag.starts_with("--run=")) flag.replace(0, 5, "--server-run"); // the short form of the one people type
+    }
     auto config = load_config(flags, process_environment());
     if (!config.ok()) {
         cli::print_error(std::cerr, config.error(), ::isatty(2) != 0);

@@ -128,8 +128,14 @@ private:
             wrong(at(path, cut(key)), fmt::format("unknown field; known are {}", fmt::join(known, ", ")));
     }
 
+    /// Whether what stands in its place could be meant as a secret: the only value of a map of them, say.
+    static bool holds_secrets(const Field& field) {
+        return field.is_secret() || (field.item() != nullptr && holds_secrets(*field.item())) ||
+               std::any_of(field.children().begin(), field.children().end(), holds_secrets);
+    }
+
     std::string what_was_found(const Field& field, const json::value& value) {
-        if (!field.is_secret()) return found(value);
+        if (!holds_secrets(field)) return found(value);
         return value.is_string() ? "something else" : value.is_structured() ? found(value) : "a value that is not a text";
     }
 

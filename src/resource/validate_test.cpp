@@ -118,6 +118,12 @@ TEST(Validation, NeverRepeatsASecret) {
     for (const auto* spec :
          {R"({"title":"a","hidden":"cnr"})", R"({"title":"a","hidden":["cnr"]})", R"({"title":"a","hidden":"cnr\u0001canary"})"})
         for (const auto& error : errors_of(spec)) EXPECT_THAT(error, ::testing::Not(HasSubstr("cnr"))) << spec;
+    for (const auto* spec : {R"("cnr")", R"({"values":"cnr"})", R"({"values":["cnr"]})", R"({"values":{"a":{"b":"cnr"}}})"}) {
+        const auto read = read_object(secret_kind(), "a", json::object{{"spec", *parse_json(spec)}});
+        ASSERT_FALSE(read.ok()) << spec;
+        EXPECT_THAT(read.error().text(), ::testing::Not(HasSubstr("cnr"))) << spec;
+        for (const auto& error : read.error().fields) EXPECT_THAT(error.message, ::testing::Not(HasSubstr("cnr"))) << spec;
+    }
 }
 
 TEST(ReadObject, ChecksTheEnvelope) {

@@ -1,0 +1,174 @@
+#include "resource/controller.h"
+
+#include "core/log.h"
+
+#include <boost/asio/this_coro.hpp>
+#include <boost/system/system_error.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace orrery::resource {
+
+namespace {
+constexpr std::size_t keys_a_page = 500;
+} // namespace
+
+struct Controller::State {
+    store::Store& store;
+    store::Leadership& leadership;
+    Clock& clock;
+    std::vector<std::string> prefixes;
+    Reconcile reconcile;
+    Options options;
+
+    // Of the present term. Those under way are looked at once more where they change meanwhile.
+    std::deque<std::string> queue{};
+    std::unordered_set<std::string> queued{}, under_way{};
+    std::unordered_map<std::string, int> failures{};
+    std::unique_ptr<Notifier> more{};
+    TaskGroup* term = nullptr;
+
+    void add(std::string key) {
+        if (term == nullptr || !queued.insert(key).second) return;
+        queue.push_back(std::move(key));
+        more->notify_all();
+    }
+
+    void add_all() {
+        for (const auto& prefix : prefixes)
+            for (std::string after;;) {
+                const auto page = store.range(prefix, keys_a_page, after);
+                for (const auto& record : page.records) add(record->key);
+                if (page.next.empty()) break;
+                after = page.next;
+            }
+    }
+
+    /// The first key that nobody is at.
+    std::optional<std::string> next() {
+        const auto at = std::find_if(queue.begin(), queue.end(), [&](const std::string& key) { return !under_way.contains(key); });
+        if (at == queue.end()) return std::nullopt;
+        auto key = std::move(*at);
+        queue.erase(at);
+        queued.erase(key);
+        return key;
+    }
+
+    Duration backoff(int failed) const {
+        auto wait = options.first_backoff;
+        for (; failed > 1 && wait < options.longest_backoff; --failed) wait *= 2;
+        return std::min(wait, options.longest_backoff);
+    }
+};
+
+namespace {
+
+/// Each of these is one part of a term, and ends when the term's group is stopped: a wait that fails then is its end.
+
+template <class State> asio::awaitable<void> follow_prefix(std::shared_ptr<State> state, Context ctx, std::string prefix) {
+    for (;;) {
+        auto watch = state->store.watch(prefix, state->store.revision());
+        state->add_all(); // after the watch has its place, so that nothing falls between
+        for (;;) {
+            auto changes = co_await watch->next(ctx);
+            if (!changes.ok() && changes.error().code == Code::cancelled) co_return;
+            if (!changes.ok() && changes.error().code == Code::unavailable) {
+                auto rested = co_await state->clock.sleep(state->options.first_backoff);
+                if (!rested.ok()) co_return;
+                continue;
+            }
+            if (!changes.ok()) break; // fell behind: look at everything
+            for (auto& change : *changes) state->add(std::move(change.key));
+        }
+    }
+}
+
+template <class State> asio::awaitable<void> resync_now_and_then(std::shared_ptr<State> state) {
+    for (;;) {
+        auto slept = co_await state->clock.sleep(state->options.resync);
+        if (!slept.ok()) co_return;
+        state->add_all();
+    }
+}
+
+template <class State> asio::awaitable<void> add_later(std::shared_ptr<State> state, std::string key, Duration wait) {
+    auto slept = co_await state->clock.sleep(wait);
+    if (slept.ok()) state->add(std::move(key));
+}
+
+template <class State> asio::awaitable<void> look_at_keys(std::shared_ptr<State> state, Context ctx, store::Fence fence) {
+    for (;;) {
+        auto key = state->next();
+        if (!key) {
+            auto waited = co_await state->more->wait(ctx);
+            if (!waited.ok()) co_return;
+            continue;
+        }
+        state->under_way.insert(*key);
+        auto looked = co_await state->reconcile(Context::make(ctx.actor()), *key, fence);
+        state->under_way.erase(*key);
+        if (looked.ok()) {
+            state->failures.erase(*key);
+        } else if (state->term != nullptr && looked.error().code != Code::cancelled) {
+            const int failed = ++state->failures[*key];
+            const auto wait = state->backoff(failed);
+            log::warn(ctx, "{} failed {} times, again in {}: {}", *key, failed, to_text(wait), looked.error().text());
+            state->term->spawn(add_later(state, *key, wait));
+        }
+        state->more->notify_all(); // it may have changed while it was looked at
+    }
+}
+
+} // namespace
+
+Controller::Controller(store::Store& store, store::Leadership& leadership, Clock& clock, std::vector<std::string> prefixes,
+                       Reconcile reconcile, Options options)
+    : state_(std::make_shared<State>(State{store, leadership, clock, std::move(prefixes), std::move(reconcile), options})) {}
+Controller::~Controller() = default;
+
+void Controller::poke(std::string key) { state_->add(std::move(key)); }
+std::size_t Controller::waiting() const { return state_->queue.size(); }
+std::size_t Controller::failing() const { return state_->failures.size(); }
+
+asio::awaitable<void> Controller::run(Context ctx) {
+    auto state = state_;
+    const auto executor = co_await asio::this_coro::executor;
+    for (;;) {
+        auto fence = co_await state->leadership.elected(ctx);
+        if (!fence.ok()) co_return;
+        TaskGroup term(executor);
+        state->more = std::make_unique<Notifier>(executor);
+        state->term = &term;
+        for (const auto& prefix : state->prefixes) term.spawn(follow_prefix(state, ctx, prefix));
+        term.spawn(resync_now_and_then(state));
+        for (std::size_t i = 0; i < std::max<std::size_t>(1, state->options.at_once); ++i)
+            term.spawn(look_at_keys(state, ctx, *fence));
+        bool ends = false;
+        try {
+            auto deposed = co_await state->leadership.deposed(ctx);
+            ends = !deposed.ok();
+        } catch (const boost::system::system_error&) { // what a cancelled coroutine gets from its next co_await
+            ends = true;
+        }
+        // The term's work is stopped and waited for, also when this is cancelled.
+        const auto before = co_await asio::this_coro::cancellation_state;
+        ends = ends || before.cancelled() != asio::cancellation_type::none;
+        co_await asio::this_coro::throw_if_cancelled(false);
+        state->term = nullptr;
+        co_await term.stop();
+        const auto after = co_await asio::this_coro::cancellation_state;
+        ends = ends || after.cancelled() != asio::cancellation_type::none;
+        co_await asio::this_coro::throw_if_cancelled(true);
+        state->queue.clear();
+        state->queued.clear();
+        state->under_way.clear();
+        state->failures.clear();
+        if (ends) co_return;
+    }
+}
+
+} // namespace orrery::resource

@@ -3,7 +3,6 @@
 #include "identity/state.h"
 
 #include <boost/asio/this_coro.hpp>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
@@ -56,7 +55,7 @@ template <class State> static Task<TokenSource::Answer> ask_sources(State& state
         }
         if (answer.error().code == Code::unauthenticated) continue;
         log::warn(ctx, "{} could not check a token: {}", source->name(), answer.error().text());
-        silent = Error{answer.error().code, fmt::format("{} cannot be asked now", source->name()), "try again later"};
+        silent = not_asked(source->name(), answer.error().code);
     }
     co_return silent ? std::move(*silent) : refused_foreign();
 }

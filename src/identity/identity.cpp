@@ -35,6 +35,11 @@ std::string shown_name(std::string_view typed) {
     return shown;
 }
 
+Error not_asked(const std::string& source, Code why) {
+    const bool passes = why == Code::timeout || why == Code::throttled || why == Code::cancelled;
+    return {passes ? why : Code::unavailable, fmt::format("{} cannot be asked now", source), "try again later"};
+}
+
 Identity::State::State(resource::Resources& resources_, Pool& pool, Clock& clock_, IdentityOptions options_)
     : resources(resources_),
       clock(clock_),

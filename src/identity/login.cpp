@@ -76,7 +76,7 @@ template <class State> static Task<Proven> prove(State& state, Context ctx, std:
             // One that cannot be asked might know this user: asking the next one could let in somebody else of that name.
             if (answer.error().code == Code::unauthenticated) co_return refused_login();
             log::warn(ctx, "{} could not check a login: {}", source->name(), answer.error().text());
-            co_return Error{answer.error().code, fmt::format("{} cannot be asked now", source->name()), "try again later"};
+            co_return not_asked(source->name(), answer.error().code);
         }
         if (!*answer) continue;
         Proven proven;

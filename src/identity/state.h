@@ -68,6 +68,9 @@ struct Identity::State {
     Task<Unit> change_password(Context ctx, std::string user, std::string password, store::Revision expected, std::string because);
 };
 
+/// What is said to somebody whose login could not be checked: that `source` did not answer, not why.
+Error not_asked(const std::string& source, Code why);
+
 /// What is safe to show of a name that anybody may have typed: printable, and not long.
 std::string shown_name(std::string_view typed);
 

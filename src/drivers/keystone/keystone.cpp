@@ -3,6 +3,7 @@
 #include "core/log.h"
 #include "drivers/keystone/keystone_messages.h"
 
+#include <boost/asio/ip/address.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <fmt/format.h>
 
@@ -23,6 +24,13 @@ Error not_now(const net::Url& url, int status, std::string_view what) {
     return {Code::unavailable, fmt::format("{} at {} answers {}", what, url.text(), status)};
 }
 
+/// What a check may end with where it is not the token's fault.
+Error cannot_ask(Error error) {
+    if (error.code != Code::timeout && error.code != Code::cancelled && error.code != Code::throttled)
+        error.code = Code::unavailable;
+    return error;
+}
+
 class KeystoneSource final : public identity::TokenSource {
 public:
     KeystoneSource(net::HttpClient& client, Clock& clock, net::Url tokens, KeystoneOptions options)
@@ -40,7 +48,7 @@ public:
             request.url.target += "?nocatalog"; // which may be longer than all the rest
             request.headers = {{"X-Auth-Token", own}, {"X-Subject-Token", token}, {"Accept", "application/json"}};
             request.max_answer = longest_answer;
-            CO_TRY(auto response, co_await client_.send(ctx, std::move(request)));
+            CO_TRY(auto response, co_await send(ctx, std::move(request)));
             switch (response.status) {
             case 200: {
                 CO_TRY(auto answer, read_holder(options_, response.body));
@@ -64,6 +72,12 @@ public:
     }
 
 private:
+    Task<net::ClientResponse> send(Context ctx, net::ClientRequest request) {
+        auto response = co_await client_.send(std::move(ctx), std::move(request));
+        if (!response.ok()) co_return cannot_ask(std::move(response).error());
+        co_return response;
+    }
+
     /// The token that we ask with, got anew where it is about to expire. Whoever comes while it is being got waits for it.
     Task<std::string> own_token(Context ctx) {
         if (!logged_in_) logged_in_.emplace(co_await asio::this_coro::executor);
@@ -103,7 +117,7 @@ private:
         request.headers = {{"Content-Type", "application/json"}, {"Accept", "application/json"}};
         request.body = login_request(options_);
         request.max_answer = longest_answer;
-        CO_TRY(auto response, co_await client_.send(ctx, std::move(request)));
+        CO_TRY(auto response, co_await send(ctx, std::move(request)));
         if (response.status == 401)
             co_return Error{Code::unavailable, fmt::format("{} does not take the password of {}", tokens_.text(), options_.user),
                             "check user, project and password file"};
@@ -128,7 +142,11 @@ private:
     SteadyTime refused_until_{};
 };
 
-bool is_loopback_host(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+bool is_loopback_host(const std::string& host) {
+    boost::system::error_code error;
+    const auto address = asio::ip::make_address(host, error);
+    return error ? host == "localhost" : address.is_loopback();
+}
 
 } // namespace
 

@@ -4,10 +4,10 @@
 #include "drivers/ldap/ldap_connection.h"
 #include "drivers/ldap/ldap_text.h"
 
+#include <boost/asio/ip/address.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <arpa/inet.h>
 
 namespace orrery::drivers {
 
@@ -25,9 +25,9 @@ std::string host_of(std::string_view url) {
 }
 
 bool is_loopback(const std::string& host) {
-    in_addr four{};
-    if (::inet_pton(AF_INET, host.c_str(), &four) == 1) return (ntohl(four.s_addr) >> 24U) == 127;
-    return host == "::1" || host == "localhost";
+    boost::system::error_code error;
+    const auto address = asio::ip::make_address(host, error);
+    return error ? host == "localhost" : address.is_loopback();
 }
 
 struct Answer {

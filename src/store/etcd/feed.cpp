@@ -80,7 +80,7 @@ asio::awaitable<void> Engine::feed() {
         pause = std::min<Duration>(pause * 2, 500ms);
     }
     if (fatal_) {
-        log::error(ctx, "{}", fatal_->text());
+        if (listed_) log::error(ctx, "{}", fatal_->text()); // before that, whoever opens the store is told
         gate_.close();
     }
     changed_.notify_all();

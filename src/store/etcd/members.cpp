@@ -152,9 +152,12 @@ Outcome judge(const grpc::Status& status, const std::string& address) {
     case grpc::StatusCode::UNAVAILABLE:
         if (says("etcdserver: no leader")) return {What::not_done, Error{Code::unavailable, sentence()}, true};
         if (says("failed to connect to all addresses")) {
-            // gRPC repeats the address in its text; the last error is what a reader needs.
-            return {What::not_done, Error{Code::unavailable, fmt::format("etcd at {} cannot be reached: {}", address, text)}, true,
-                    true};
+            // gRPC wraps the reason in several layers, each with the address; the innermost is what a reader needs.
+            constexpr std::string_view layer = "Failed to connect to remote host: ";
+            const auto at = text.rfind(layer);
+            const auto reason = at == std::string::npos ? text : text.substr(at + layer.size());
+            return {What::not_done, Error{Code::unavailable, fmt::format("etcd at {} cannot be reached: {}", address, reason)},
+                    true, true};
         }
         if (says("etcdserver:") && !says("stopped")) return {What::unknown, Error{Code::unavailable, sentence()}};
         return {What::unknown, Error{Code::unavailable, sentence()}, true};

@@ -83,6 +83,18 @@ void EtcdCluster::pause(std::size_t member) { ::kill(members_[member].pid, SIGST
 void EtcdCluster::resume(std::size_t member) { ::kill(members_[member].pid, SIGCONT); }
 Result<Unit> EtcdCluster::restart(std::size_t member) { return spawn(members_[member], false); }
 
+Result<std::string> EtcdCluster::restart_elsewhere(std::size_t member) {
+    auto& here = members_[member];
+    const int usual = here.client_port;
+    here.client_port = free_ports(1).at(0);
+    auto up = spawn(here, false);
+    if (up.ok()) up = wait_until_listening(member);
+    const auto endpoint = fmt::format("127.0.0.1:{}", here.client_port);
+    here.client_port = usual;
+    if (!up.ok()) return up.error();
+    return endpoint;
+}
+
 Result<Unit> EtcdCluster::wait_until_listening(std::size_t member) const {
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     while (!accepts_connections(members_[member].client_port)) {

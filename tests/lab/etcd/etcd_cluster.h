@@ -30,6 +30,9 @@ public:
     void resume(std::size_t member);
     /// Starts a killed member on its old data. Returns at once: it serves some time later.
     Result<Unit> restart(std::size_t member);
+    /// The same on another port, which nobody knows but the caller, until it is killed. Returns that endpoint once it accepts
+    /// connections.
+    Result<std::string> restart_elsewhere(std::size_t member);
     /// Waits (blocking) until the member's port accepts connections.
     Result<Unit> wait_until_listening(std::size_t member) const;
     bool running(std::size_t member) const { return members_[member].pid > 0; }

@@ -261,16 +261,19 @@ CO_TEST(HttpClient, StoppingEndsRequestsAndWaiters) {
 }
 
 CO_TEST(HttpClient, LimitsConnectionsAndWaitersPerHost) {
-    int at_once = 0, most = 0;
-    RawPeer peer(loop, [&at_once, &most](RawSocket socket, int) {
-        return [](RawSocket socket_, int& at_once_, int& most_) -> asio::awaitable<void> {
-            most_ = std::max(most_, ++at_once_);
+    struct Count {
+        int at_once = 0, most = 0;
+    };
+    auto count = std::make_shared<Count>(); // the peer's connections end after the test's body
+    RawPeer peer(loop, [count](RawSocket socket, int) {
+        return [](RawSocket socket_, std::shared_ptr<Count> count_) -> asio::awaitable<void> {
+            count_->most = std::max(count_->most, ++count_->at_once);
             while (!(co_await socket_.read_until("\r\n\r\n")).empty()) {
                 co_await nap(2ms);
                 co_await socket_.write(small_answer);
             }
-            --at_once_;
-        }(std::move(socket), at_once, most);
+            --count_->at_once;
+        }(std::move(socket), count);
     });
     HttpClient client(loop.get_executor(), {.max_per_host = 3, .max_waiting_per_host = 20});
     int good = 0, throttled = 0;
@@ -282,7 +285,7 @@ CO_TEST(HttpClient, LimitsConnectionsAndWaitersPerHost) {
     while (good + throttled < 30) co_await nap(1ms);
     EXPECT_EQ(good, 23);
     EXPECT_EQ(throttled, 7);
-    EXPECT_LE(most, 3);
+    EXPECT_LE(count->most, 3);
     // One that gives up while it waits takes nobody's place.
     HttpClient narrow(loop.get_executor(), {.max_per_host = 1});
     RawPeer silent(loop, holds);

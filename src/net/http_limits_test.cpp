@@ -116,7 +116,7 @@ CO_TEST(HttpLimits, RefusesMalformedRequestsInTheFormOfErrors) {
         {"field without a colon", "GET / HTTP/1.1\r\nHost: x\r\nnonsense\r\n\r\n", 400},
         {"folded field", "GET / HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n", 400},
         {"folded first field", "GET / HTTP/1.1\r\n Host: x\r\n\r\n", 400},
-        {"NUL in a value", std::string("GET / HTTP/1.1\r\nHost: x\r\nA: b\0c\r\n\r\n", 38), 400},
+        {"NUL in a value", std::string("GET / HTTP/1.1\r\nHost: x\r\nA: b\0c\r\n\r\n", 35), 400},
         {"lone CR in a value", "GET / HTTP/1.1\r\nHost: x\r\nA: b\rc\r\n\r\n", 400},
         {"length and encoding", "PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
          400},
@@ -253,7 +253,7 @@ CO_TEST(HttpLimits, AClientThatTakesNothingIsCutOff) {
     auto client = co_await RawSocket::connect(server.port());
     co_await client.write(get("/"));
     for (int tries = 0; tries < 500 && ending.empty(); ++tries) co_await nap(10ms);
-    EXPECT_EQ(ending, "unavailable: the client 127.0.0.1 took no byte for 100ms");
+    EXPECT_EQ(ending, "timeout: the client 127.0.0.1 took no byte for 100ms");
     for (int tries = 0; tries < 500 && server.connections() > 0; ++tries) co_await nap(10ms);
     EXPECT_EQ(server.connections(), 0u);
     co_await server.stop(1s);

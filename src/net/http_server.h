@@ -19,6 +19,7 @@ struct Request {
     std::string client_certificate; ///< common name of the certificate it showed and we verified; else empty
     bool tls = false;
     std::string route; ///< what the handler found it to be ("/v1/nodes/{name}"), for `on_done`; empty where it matched nothing
+    std::string actor; ///< whom the handler found to be asking, for `on_done`
 };
 
 struct Response {
@@ -28,9 +29,9 @@ struct Response {
 };
 
 /// How a handler answers: `send` once, or `begin`, any number of `write`s, and `finish`. Every call waits until the socket has
-/// taken the bytes (back-pressure) and fails with `cancelled` or `unavailable` when the client has gone. Once a stream has begun, a
-/// client that goes away cancels whatever the handler awaits. `begin` sends chunks, or exactly as much as a Content-Length among
-/// its headers says.
+/// taken the bytes (back-pressure) and fails with `cancelled` or `unavailable` when the client has gone, with `timeout` when it was
+/// cut off because it took nothing. Once a stream has begun, a client that goes away cancels whatever the handler awaits. `begin`
+/// sends chunks, or exactly as much as a Content-Length among its headers says.
 class ResponseWriter {
 public:
     virtual ~ResponseWriter() = default;

@@ -165,6 +165,8 @@ asio::awaitable<bool> HttpSession::serve_one() {
 
     auto& head = parser_.head();
     request_.method = std::move(head.method);
+    request_.route.clear();
+    request_.actor.clear();
     request_.headers = std::move(head.headers);
     is_head_ = request_.method == "HEAD";
     const auto sent_id = request_.headers.get("X-Request-Id");
@@ -294,7 +296,7 @@ void HttpSession::cut() {
 
 Error HttpSession::gone_error() const {
     if (write_timed_out_)
-        return Error{Code::unavailable,
+        return Error{Code::timeout,
                      fmt::format("the client {} took no byte for {}", request_.peer, to_text(shared_->options.write_timeout))};
     return Error{Code::unavailable, fmt::format("the client {} has gone", request_.peer)};
 }

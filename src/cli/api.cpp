@@ -215,7 +215,8 @@ Error Api::problem(int status, const net::Headers& headers, std::string_view bod
                                      : Code::internal;
         if (error.remedy.empty() && error.code == Code::not_found) error.remedy = "is this the address of an orrery server?";
     }
-    if (error.code == Code::unauthenticated && options_.token.empty()) error.remedy = "orrery login";
+    if (error.code == Code::unauthenticated && options_.token.empty() && !options_.anonymous)
+        error = Error{Code::unauthenticated, fmt::format("you are not logged in to {}", options_.server), "orrery login"};
     if (error.code == Code::internal && error.remedy.empty() && headers.has("X-Request-Id"))
         error.remedy = fmt::format("the server's log has more, under {}", headers.get("X-Request-Id"));
     return error;
@@ -227,7 +228,7 @@ namespace {
 Error on_the_way(Error error, const Api::Options& options, Duration timeout) {
     if (error.code == Code::timeout) {
         error.message = fmt::format("{} did not answer within {}", options.server, to_text(timeout));
-        if (error.remedy.empty()) error.remedy = "try again, or give it longer with --timeout";
+        error.remedy = "try again, or give it longer with --timeout";
     }
     if (error.code == Code::unavailable)
         error.remedy = "is the server running, and is its address right? see --server and ORRERY_SERVER";

@@ -49,6 +49,7 @@ public:
         std::string server; ///< "https://host:8421"
         std::string ca;     ///< file; empty: the system's
         std::string token;
+        bool anonymous = false; ///< has no token because it is about to get one
         Duration timeout = std::chrono::seconds(30);
     };
     /// Only prepares: `invalid` for a URL that is none or a CA file that cannot be read.

@@ -206,7 +206,7 @@ Result<int> run_get(Invocation& invocation) {
     }
     if (invocation.has("sort")) sort_objects(objects, invocation.text("sort"));
     if (asked.names.empty() || !objects.empty()) print_objects(invocation, *asked.kind, objects, form, asked.names.size() == 1);
-    if (more && !invocation.quiet())
+    if (more && !invocation.has("limit") && !invocation.quiet())
         invocation.streams.err << fmt::format("{} are shown, and there are more: --all shows them, -l and --limit choose\n",
                                               objects.size());
     for (const auto& error : errors) print_error(invocation.streams.err, error);

@@ -48,6 +48,7 @@ Result<Api*> Invocation::connect(bool with_token) {
     const bool same_server = saved && saved->server == options.server;
     options.ca = or_variable("ca", "ORRERY_CA");
     if (options.ca.empty() && same_server) options.ca = saved->ca;
+    options.anonymous = !with_token;
     if (with_token) {
         if (const auto file = or_variable("token-file", "ORRERY_TOKEN_FILE"); !file.empty()) {
             TRY(options.token, read_secret_file(streams, file));

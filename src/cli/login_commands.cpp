@@ -42,6 +42,9 @@ Result<std::string> login_name(Invocation& invocation) {
     return user;
 }
 
+/// A session of 12 hours that began a second ago is still one of 12.
+std::string session_left(WallTime until, WallTime now) { return short_age(until - now + std::chrono::seconds(59)); }
+
 bool is_local(std::string_view server) {
     for (const std::string_view host : {"http://127.", "http://localhost", "http://[::1]"})
         if (server.starts_with(host)) return true;
@@ -105,7 +108,7 @@ Result<int> run_login(Invocation& invocation) {
         streams.out << fmt::format("logged in to {} as {} ({})", server, printable(session.user),
                                    printable(text_of(answer->body, "role")));
         if (const auto until = from_rfc3339(session.expires_at); until.ok())
-            streams.out << fmt::format(", for {}", short_age(*until - streams.clock->wall()));
+            streams.out << fmt::format(", for {}", session_left(*until, streams.clock->wall()));
         streams.out << fmt::format("; the session is kept in {}\n", path.string());
     }
     return exit_code::ok;
@@ -147,7 +150,7 @@ Result<int> run_whoami(Invocation& invocation) {
                                    printable(text_of(answer.body, "role")), api->options().server,
                                    printable(text_of(answer.body, "via")));
         if (const auto until = from_rfc3339(text_of(answer.body, "expires_at")); until.ok())
-            streams.out << ", until " << relative_time(*until, streams.clock->wall());
+            streams.out << ", for " << session_left(*until, streams.clock->wall());
         streams.out << '\n';
     }
     return exit_code::ok;

@@ -34,7 +34,7 @@ TEST_F(LogIn, KeepsASessionThatOnlyItsOwnerCanRead) {
     EXPECT_EQ(run({"logout"}), 0) << err;
     EXPECT_THAT(session(), Not(HasSubstr("orr_abc")));
     EXPECT_EQ(run({"whoami"}), exit_code::denied);
-    EXPECT_EQ(err, "error: this needs a login\nremedy: orrery login\n");
+    EXPECT_EQ(err, "error: you are not logged in to " + api.url() + "\nremedy: orrery login\n");
     EXPECT_EQ(run({"logout"}), 0);
     EXPECT_EQ(out, "nobody is logged in\n");
 }
@@ -64,7 +64,7 @@ TEST_F(LogIn, WorksWithoutATerminalFromFiles) {
 TEST_F(LogIn, AWrongPasswordIsToldInTheServersWords) {
     answers = {"wrong"};
     EXPECT_EQ(run({"login", "admin"}), exit_code::denied);
-    EXPECT_EQ(err, "error: the user or the password is wrong\nremedy: orrery login\n");
+    EXPECT_EQ(err, "error: the user or the password is wrong\n");
     EXPECT_FALSE(std::filesystem::exists(home / ".config/orrery/session.yaml"));
     EXPECT_EQ(run({"login", "admin"}), exit_code::invalid); // no answers left: no terminal
 }

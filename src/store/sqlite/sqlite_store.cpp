@@ -371,7 +371,7 @@ void SqliteStore::take_garbage() {
     if (known_compaction_ < mirror_.compacted()) batch_.compacted = std::max(batch_.compacted.value_or(0), mirror_.compacted());
     // Along with writes only as much as keeps ahead of them: none of them should wait long for other people's garbage.
     const auto rows = batch_.rows.size();
-    batch_.garbage = garbage_.take(rows == 0 ? options_.garbage_chunk : std::min(options_.garbage_chunk, 16 + 3 * rows));
+    batch_.garbage = garbage_.take(rows == 0 ? options_.garbage_chunk : std::min(options_.garbage_chunk, 16 + rows + rows / 4));
 }
 
 /// Away from the loop: there may be millions.

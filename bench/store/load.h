@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+/// What one measurement does, and what it found. bench/store/run puts them together.
+namespace orrery::bench {
+
+struct Load {
+    std::string what;  ///< writes, reads, growth
+    std::string where; ///< a file, or etcd's host:port
+    int clients = 64;
+    double seconds = 3;
+    int value = 1024; ///< bytes
+    int keys = 1000;  ///< that are written and read
+    int watchers = 0; ///< beside the writers
+    int rewrites = 0; ///< times each key is written again, in bulk, before the measurement
+};
+
+struct Found {
+    std::uint64_t calls = 0;
+    double seconds = 0;
+    double cpu_seconds = 0; ///< of this process
+    double open_seconds = 0;
+    std::uint64_t deliveries = 0;
+    std::uint64_t garbage = 0; ///< rows that were deleted meanwhile
+    std::string problem;
+};
+
+Found load_sqlite(const Load& load);
+Found load_etcd(const Load& load);
+
+double cpu_seconds();
+double now_seconds();
+std::string key_of(unsigned number);
+
+} // namespace orrery::bench

@@ -25,7 +25,7 @@ asio::awaitable<void> write_until(Store& store, const bool& enough, int& written
     }
 }
 
-asio::awaitable<void> fill(Store& store, int keys) {
+asio::awaitable<void> fill_for_backup(Store& store, int keys) {
     for (int i = 0; i < keys;) {
         Transaction some;
         for (int j = 0; j < 100; ++j, ++i) some.put(fmt::format("k/{:05}", i), std::string(500, 'x'));
@@ -40,7 +40,7 @@ CO_TEST(Backup, HoldsARevisionWholeWhileWritesGoOn) {
     auto opened = co_await open_sqlite(ctx, loop.get_executor(), {.path = folder / "store.db"});
     CO_ASSERT_OK(opened);
     auto store = std::move(*opened);
-    co_await fill(*store, 2000);
+    co_await fill_for_backup(*store, 2000);
     TaskGroup group(loop.get_executor());
     bool enough = false;
     int written = 0;
@@ -101,7 +101,7 @@ CO_TEST(Backup, ADamagedOneIsNotRestored) {
     auto opened = co_await open_sqlite(ctx, loop.get_executor(), {.path = folder / "store.db"});
     CO_ASSERT_OK(opened);
     auto store = std::move(*opened);
-    co_await fill(*store, 200);
+    co_await fill_for_backup(*store, 200);
     auto made = co_await backup_to(ctx, *store, folder / "copy.db");
     CO_ASSERT_OK(made);
     co_await store->stop();

@@ -22,13 +22,13 @@ std::string bytes_of(const std::filesystem::path& path) {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-double metric(const Store& store, std::string_view name) {
+double metric_of(const Store& store, std::string_view name) {
     for (const auto& [each, value] : store.metrics())
         if (each == name) return value;
     return -1;
 }
 
-asio::awaitable<void> put_each(Store& store, int from, int to, int different_keys) {
+asio::awaitable<void> put_in_hundreds(Store& store, int from, int to, int different_keys) {
     for (int i = from; i < to;) {
         Transaction some;
         for (int j = 0; j < std::min(100, different_keys) && i < to; ++j, ++i)
@@ -38,7 +38,7 @@ asio::awaitable<void> put_each(Store& store, int from, int to, int different_key
     }
 }
 
-asio::awaitable<void> put_one(Store& store, std::string key, std::string value, std::vector<Result<Revision>>& into) {
+asio::awaitable<void> put_and_keep(Store& store, std::string key, std::string value, std::vector<Result<Revision>>& into) {
     into.push_back(co_await store.apply(sqlite_ctx, Transaction().put(std::move(key), std::move(value))));
 }
 
@@ -65,9 +65,9 @@ CO_TEST(SqliteStore, ManyWritersShareACommitAndAStaleOneFailsAlone) {
     auto store = std::move(*opened);
     TaskGroup group(loop.get_executor());
     std::vector<Result<Revision>> outcomes;
-    for (int i = 0; i < 200; ++i) group.spawn(put_one(*store, fmt::format("k/{}", i), "v", outcomes));
+    for (int i = 0; i < 200; ++i) group.spawn(put_and_keep(*store, fmt::format("k/{}", i), "v", outcomes));
     co_await group.join();
-    EXPECT_LE(metric(*store, "commits"), 3);
+    EXPECT_LE(metric_of(*store, "commits"), 3);
     EXPECT_EQ(store->revision(), 200);
     co_await store->stop();
 }
@@ -82,12 +82,12 @@ CO_TEST(SqliteStore, SupersededRowsAreDeletedAndNothingElse) {
     auto opened = co_await open_sqlite(sqlite_ctx, loop.get_executor(), options);
     CO_ASSERT_OK(opened);
     auto store = std::move(*opened);
-    co_await put_each(*store, 0, 10'000, 120);
+    co_await put_in_hundreds(*store, 0, 10'000, 120);
     auto removed = co_await store->apply(sqlite_ctx, Transaction().remove("k/00007"));
     CO_ASSERT_OK(removed);
-    co_await put_each(*store, 10'000, 12'000, 5);
-    EXPECT_GT(metric(*store, "garbage_rows_deleted"), 5'000);
-    EXPECT_LT(metric(*store, "garbage_rows"), 3'000);
+    co_await put_in_hundreds(*store, 10'000, 12'000, 5);
+    EXPECT_GT(metric_of(*store, "garbage_rows_deleted"), 5'000);
+    EXPECT_LT(metric_of(*store, "garbage_rows"), 3'000);
     const auto revision = store->revision();
     std::vector<std::string> values;
     for (const auto& record : store->range("", 0).records)
@@ -122,7 +122,7 @@ CO_TEST(SqliteStore, TheRevisionStaysWhenTheLastRowsAreGone) {
     CO_ASSERT_OK(removed);
     auto compacted = co_await store->compact(sqlite_ctx, *removed);
     CO_ASSERT_OK(compacted);
-    while (metric(*store, "garbage_rows") > 0) co_await asio::post(loop, asio::use_awaitable);
+    while (metric_of(*store, "garbage_rows") > 0) co_await asio::post(loop, asio::use_awaitable);
     co_await store->stop();
     store.reset();
     opened = co_await open_sqlite(sqlite_ctx, loop.get_executor(), options);
@@ -139,7 +139,7 @@ CO_TEST(SqliteStore, AFullQueueSaysSo) {
     auto store = std::move(*opened);
     TaskGroup group(loop.get_executor());
     std::vector<Result<Revision>> outcomes;
-    for (int i = 0; i < 50; ++i) group.spawn(put_one(*store, fmt::format("k/{}", i), "v", outcomes));
+    for (int i = 0; i < 50; ++i) group.spawn(put_and_keep(*store, fmt::format("k/{}", i), "v", outcomes));
     co_await group.join();
     int throttled = 0;
     for (const auto& outcome : outcomes) throttled += !outcome.ok() && outcome.error().code == Code::throttled;
@@ -173,7 +173,7 @@ CO_TEST(SqliteStore, ALeaseGetsItsFullTimeAfterARestart) {
     auto gone = co_await watch->next(sqlite_ctx.with_timeout(10s));
     CO_ASSERT_OK(gone);
     EXPECT_EQ(store->find("a"), nullptr);
-    EXPECT_EQ(metric(*store, "leases"), 0);
+    EXPECT_EQ(metric_of(*store, "leases"), 0);
     co_await store->stop();
 }
 
@@ -226,7 +226,7 @@ CO_TEST(SqliteStore, AMovedStoreSaysWhereItWent) {
 asio::awaitable<void> make_store(asio::io_context& loop, std::filesystem::path path, int keys) {
     auto opened = co_await open_sqlite(sqlite_ctx, loop.get_executor(), {.path = path});
     CO_ASSERT_OK(opened);
-    co_await put_each(**opened, 0, keys, keys);
+    co_await put_in_hundreds(**opened, 0, keys, keys);
     co_await (*opened)->stop();
 }
 

@@ -5,9 +5,12 @@
 #include "drivers/ldap/ldap_text.h"
 
 #include <boost/asio/ip/address.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <list>
 
 namespace orrery::drivers {
 
@@ -68,12 +71,14 @@ Result<std::vector<std::string>> groups_of(LdapConnection& connection, const Lda
     return names;
 }
 
-Result<Answer> ask(const LdapOptions& options, const std::string& user, const std::string& password, SteadyTime deadline) {
+Result<Answer> ask(const LdapOptions& options, const std::string& user, const std::string& password, SteadyTime deadline,
+                   std::shared_ptr<Scissors> scissors) {
     LdapConnection::Options how;
     how.url = options.url;
     how.ca = options.ca;
     how.start_tls = options.url.starts_with("ldap:") && !options.plain_on_loopback;
     how.deadline = deadline;
+    how.scissors = std::move(scissors);
     TRY(auto connection, LdapConnection::open(how));
     if (!options.bind_dn.empty()) {
         TRY(const bool taken, connection.bind(options.bind_dn, options.bind_password));
@@ -110,29 +115,46 @@ Result<Answer> ask(const LdapOptions& options, const std::string& user, const st
     return Answer{std::move(principal), {}};
 }
 
+/// One check in the list of those under way, while it lives.
+struct UnderWay {
+    using List = std::list<std::shared_ptr<Scissors>>;
+    explicit UnderWay(std::shared_ptr<List> list_)
+        : scissors(std::make_shared<Scissors>()), list(std::move(list_)), place(list->insert(list->end(), scissors)) {}
+    ~UnderWay() { list->erase(place); }
+    UnderWay(const UnderWay&) = delete;
+    UnderWay& operator=(const UnderWay&) = delete;
+
+    std::shared_ptr<Scissors> scissors;
+    std::shared_ptr<List> list; // which a coroutine that is destroyed late may outlive its source with
+    List::iterator place;
+};
+
 class LdapSource final : public identity::PasswordSource {
 public:
     explicit LdapSource(LdapOptions options) : options_(std::make_shared<const LdapOptions>(std::move(options))), pool_(threads) {}
-    ~LdapSource() override { pool_.join(); }
+    ~LdapSource() override {
+        for (const auto& scissors : *under_way_) scissors->cut();
+        pool_.join();
+    }
 
     std::string name() const override { return "ldap"; }
 
     Task<std::optional<identity::Principal>> check(Context ctx, std::string user, std::string password) override {
         // RFC 4513 5.1.2: a bind with a name and no password succeeds, as nobody.
         if (user.empty() || password.empty()) co_return Error{Code::unauthenticated, "a user and a password are needed"};
-        if (under_way_ >= most_under_way)
+        if (under_way_->size() >= most_under_way)
             co_return Error{Code::throttled, "too many logins wait for the directory", "try again in some seconds"};
-        struct Counted {
-            std::size_t& count;
-            explicit Counted(std::size_t& of) : count(of) { ++count; }
-            ~Counted() { --count; }
-        };
-        const Counted counted(under_way_);
         const auto deadline = std::min(real_clock().steady() + options_->timeout, ctx.deadline().value_or(SteadyTime::max()));
-        auto work = [options = options_, user, password = std::move(password), deadline]() -> Result<Answer> {
+        const UnderWay mine(under_way_);
+        asio::steady_timer at_deadline(co_await asio::this_coro::executor, deadline);
+        at_deadline.async_wait([scissors = mine.scissors](boost::system::error_code error) {
+            if (!error) scissors->cut();
+        });
+        auto work = [options = options_, user, password = std::move(password), deadline,
+                     scissors = mine.scissors]() -> Result<Answer> {
             if (real_clock().steady() >= deadline)
                 return Error{Code::timeout, fmt::format("{} was not asked in time: others are waiting for it", options->url)};
-            return ask(*options, user, password, deadline);
+            return ask(*options, user, password, deadline, scissors);
         };
         CO_TRY(auto answer, co_await blocking(pool_, std::move(work)));
         if (!answer.principal) co_return std::optional<identity::Principal>();
@@ -146,7 +168,7 @@ public:
 private:
     std::shared_ptr<const LdapOptions> options_;
     Pool pool_;
-    std::size_t under_way_ = 0;
+    std::shared_ptr<UnderWay::List> under_way_ = std::make_shared<UnderWay::List>();
 };
 
 } // namespace

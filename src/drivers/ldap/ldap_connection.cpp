@@ -6,7 +6,10 @@
 #include <lber.h>
 #include <ldap.h>
 
+#include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 namespace orrery::drivers {
 
@@ -14,6 +17,8 @@ struct LdapConnection::Handle {
     LDAP* ldap = nullptr;
     std::string url;
     SteadyTime deadline;
+    std::shared_ptr<Scissors> scissors;
+    ldap_conncb on_connect{};
     ~Handle() {
         if (ldap) ldap_unbind_ext(ldap, nullptr, nullptr);
     }
@@ -51,7 +56,34 @@ Error ldap_failure(LDAP* ldap, const std::string& url, SteadyTime deadline, int 
     return {late ? Code::timeout : Code::unavailable, std::move(message)};
 }
 
+/// libldap has a TCP connection, and will next ask for TLS on it.
+int connected(LDAP*, Sockbuf* buffer, LDAPURLDesc*, sockaddr*, ldap_conncb* on_connect) {
+    int socket = -1;
+    if (ber_sockbuf_ctrl(buffer, LBER_SB_OPT_GET_FD, &socket) == 1 && socket >= 0)
+        static_cast<Scissors*>(on_connect->lc_arg)->hold(socket);
+    return 0;
+}
+
+void disconnected(LDAP*, Sockbuf*, ldap_conncb*) {}
+
 } // namespace
+
+Scissors::~Scissors() {
+    if (socket_ >= 0) ::close(socket_);
+}
+
+void Scissors::cut() {
+    const std::lock_guard lock(mutex_);
+    cut_ = true;
+    if (socket_ >= 0) ::shutdown(socket_, SHUT_RDWR);
+}
+
+void Scissors::hold(int socket) {
+    const std::lock_guard lock(mutex_);
+    if (socket_ >= 0) ::close(socket_);
+    socket_ = ::fcntl(socket, F_DUPFD_CLOEXEC, 0);
+    if (cut_ && socket_ >= 0) ::shutdown(socket_, SHUT_RDWR);
+}
 
 LdapConnection::LdapConnection(std::unique_ptr<Handle> handle) : handle_(std::move(handle)) {}
 LdapConnection::LdapConnection(LdapConnection&&) noexcept = default;
@@ -61,6 +93,7 @@ Result<LdapConnection> LdapConnection::open(const Options& options) {
     auto handle = std::make_unique<Handle>();
     handle->url = options.url;
     handle->deadline = options.deadline;
+    handle->scissors = options.scissors;
     if (const int code = ldap_initialize(&handle->ldap, options.url.c_str()); code != LDAP_SUCCESS)
         return Error{Code::unavailable, fmt::format("{} cannot be used: {}", options.url, ldap_err2string(code))};
     auto* ldap = handle->ldap;
@@ -77,6 +110,10 @@ Result<LdapConnection> LdapConnection::open(const Options& options) {
     set = set && ldap_set_option(ldap, LDAP_OPT_X_TLS_PROTOCOL_MIN, &least_tls) == LDAP_OPT_SUCCESS;
     set = set && ldap_set_option(ldap, LDAP_OPT_X_TLS_CACERTFILE, options.ca.empty() ? system_authorities : options.ca.c_str()) ==
                      LDAP_OPT_SUCCESS;
+    if (options.scissors) {
+        handle->on_connect = {&connected, &disconnected, options.scissors.get()};
+        set = set && ldap_set_option(ldap, LDAP_OPT_CONNECT_CB, &handle->on_connect) == LDAP_OPT_SUCCESS;
+    }
     const bool encrypted = options.start_tls || options.url.starts_with("ldaps:");
     if (encrypted) set = set && ldap_set_option(ldap, LDAP_OPT_X_TLS_NEWCTX, &client) == LDAP_OPT_SUCCESS;
     if (!set)
@@ -84,15 +121,19 @@ Result<LdapConnection> LdapConnection::open(const Options& options) {
                      fmt::format("the connection to {} cannot be set up with the authority {}", options.url,
                                  options.ca.empty() ? system_authorities : options.ca),
                      "check that the file is there and holds certificates in PEM"};
-    if (const int code = ldap_connect(ldap); code != LDAP_SUCCESS)
-        return ldap_failure(ldap, options.url, options.deadline, code, "connecting");
+    const auto with_advice = [&](int code, std::string_view what) {
+        auto error = ldap_failure(ldap, options.url, options.deadline, code, what);
+        if (encrypted && error.code == Code::unavailable)
+            error.remedy = "check that it is up, and that its certificate names this host and is signed by the authority";
+        return error;
+    };
+    if (const int code = ldap_connect(ldap); code != LDAP_SUCCESS) return with_advice(code, "connecting");
     Sockbuf* buffer = nullptr;
     auto longest = longest_answer;
     if (ldap_get_option(ldap, LDAP_OPT_SOCKBUF, &buffer) == LDAP_OPT_SUCCESS && buffer)
         ber_sockbuf_ctrl(buffer, LBER_SB_OPT_SET_MAX_INCOMING, &longest);
     if (options.start_tls)
-        if (const int code = ldap_start_tls_s(ldap, nullptr, nullptr); code != LDAP_SUCCESS)
-            return ldap_failure(ldap, options.url, options.deadline, code, "StartTLS");
+        if (const int code = ldap_start_tls_s(ldap, nullptr, nullptr); code != LDAP_SUCCESS) return with_advice(code, "StartTLS");
     return LdapConnection(std::move(handle));
 }
 

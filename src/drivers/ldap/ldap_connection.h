@@ -5,11 +5,30 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace orrery::drivers {
+
+/// Ends a conversation from another thread: whatever blocks in it comes back with an error. Needed because libldap waits for a TLS
+/// handshake without end, whatever time it was given. Safe from any thread.
+class Scissors {
+public:
+    Scissors() = default;
+    ~Scissors();
+    Scissors(const Scissors&) = delete;
+    Scissors& operator=(const Scissors&) = delete;
+    void cut();
+    /// The socket to cut; it may be closed by its owner at any time.
+    void hold(int socket);
+
+private:
+    std::mutex mutex_;
+    int socket_ = -1; // a duplicate, so that the number stays ours
+    bool cut_ = false;
+};
 
 /// One conversation with a directory, by libldap. Every call blocks, until `deadline` at the latest: pool threads only.
 class LdapConnection {
@@ -19,6 +38,7 @@ public:
         std::string ca;
         bool start_tls = true;
         SteadyTime deadline;
+        std::shared_ptr<Scissors> scissors; ///< whose holder cuts at the deadline
     };
     /// Connects; with TLS, the certificate has been verified when this returns. `unavailable`, `timeout`.
     static Result<LdapConnection> open(const Options& options);

@@ -169,9 +169,10 @@ int listen_on_loopback(std::uint16_t& port) {
     return socket;
 }
 
-bool answers_on(std::uint16_t port) {
+bool answers_on(const char* host, std::uint16_t port) {
     const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     auto address = loopback(port);
+    ::inet_pton(AF_INET, host, &address.sin_addr);
     const bool answers = ::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
     ::close(socket);
     return answers;
@@ -185,7 +186,7 @@ std::uint16_t free_port() {
     return port;
 }
 
-SilentServer::SilentServer() : socket_(listen_on_loopback(port_)) {}
+SilentServer::SilentServer() { socket_ = listen_on_loopback(port_); }
 SilentServer::~SilentServer() { ::close(socket_); }
 
 std::string Slapd::missing() {
@@ -199,6 +200,7 @@ Slapd::~Slapd() { stop(); }
 
 std::string Slapd::plain_url() const { return fmt::format("ldap://127.0.0.1:{}", port_); }
 std::string Slapd::tls_url() const { return fmt::format("ldaps://127.0.0.1:{}", tls_port_); }
+std::string Slapd::misnamed_url() const { return fmt::format("ldaps://127.0.0.2:{}", tls_port_); }
 
 bool Slapd::run(const std::string& command) const {
     const auto line = fmt::format("cd '{}' && {} >>log 2>&1 </dev/null", folder_.path().string(), command);
@@ -209,7 +211,7 @@ bool Slapd::prepare() {
     std::filesystem::create_directories(folder_ / "db");
     write_file(folder_ / "slapd.conf", fmt::format(configuration, folder_.path().string()));
     write_file(folder_ / "entries.ldif", entries);
-    write_file(folder_ / "names", "subjectAltName=IP:127.0.0.1,DNS:localhost\n");
+    write_file(folder_ / "names", "subjectAltName=IP:127.0.0.1\n");
     const auto authority = [](const std::string& name) {
         return fmt::format("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout {0}.key -out {0}.pem "
                            "-days 2 -subj /CN={0}",
@@ -227,13 +229,13 @@ bool Slapd::start() {
     if (!prepared_) prepared_ = prepare();
     bool up = prepared_;
     if (up) {
-        const auto urls = fmt::format("{}/ {}/", plain_url(), tls_url());
+        const auto urls = fmt::format("{}/ {}/ {}/", plain_url(), tls_url(), misnamed_url());
         const auto file = (folder_ / "slapd.conf").string();
         std::vector<const char*> arguments{slapd_program, "-f", file.c_str(), "-h", urls.c_str(), "-d", "0", nullptr};
         up = ::posix_spawn(&pid_, slapd_program, nullptr, nullptr, const_cast<char**>(arguments.data()), environ) == 0;
     }
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (up && !(answers_on(port_) && answers_on(tls_port_))) {
+    while (up && !(answers_on("127.0.0.1", port_) && answers_on("127.0.0.1", tls_port_) && answers_on("127.0.0.2", tls_port_))) {
         up = std::chrono::steady_clock::now() < end && ::waitpid(pid_, nullptr, WNOHANG) == 0;
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }

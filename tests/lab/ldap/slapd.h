@@ -26,6 +26,8 @@ public:
 
     std::string plain_url() const;
     std::string tls_url() const;
+    /// The same server at an address that is not in its certificate.
+    std::string misnamed_url() const;
     std::filesystem::path ca() const { return folder_ / "ca.pem"; }
     /// Of an authority that signed nothing here.
     std::filesystem::path other_ca() const { return folder_ / "other-ca.pem"; }

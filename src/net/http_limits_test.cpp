@@ -179,6 +179,21 @@ CO_TEST(HttpLimits, AcceptsWhatIsOddButAllowed) {
     co_await server.stop(1s);
 }
 
+CO_TEST(HttpLimits, CountsRequestsThatCouldNotBeRead) {
+    std::vector<std::string> done;
+    HttpServer::Options options;
+    options.on_done = [&done](const Context&, const Request& request, int status, Duration) {
+        done.push_back(fmt::format("{} {} {}", request.method, request.target.path, status));
+    };
+    HttpServer server(loop.get_executor(), options, echo);
+    CO_ASSERT_OK(server.start());
+    auto client = co_await RawSocket::connect(server.port());
+    co_await client.write(get("/good") + "nonsense\r\n\r\n");
+    co_await client.read_to_end();
+    EXPECT_THAT(done, ::testing::ElementsAre("GET /good 200", "  400"));
+    co_await server.stop(1s);
+}
+
 CO_TEST(HttpLimits, ATricklingHeadIsCutOff) {
     HttpServer server(loop.get_executor(), {.head_timeout = 150ms, .on_error = as_problem}, echo);
     CO_ASSERT_OK(server.start());

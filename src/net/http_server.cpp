@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <list>
+#include <netinet/tcp.h>
 #include <poll.h>
 
 namespace orrery::net {
@@ -103,7 +104,11 @@ asio::awaitable<void> HttpServer::State::accept(std::shared_ptr<State> self, std
         auto [error, socket] = co_await listener->acceptor.async_accept(self->executor, peer, server_token);
         if (!listener->acceptor.is_open() || self->shared->stopping) break;
         if (!error) {
-            self->add(std::move(socket), peer, listener->tls);
+            try {
+                self->add(std::move(socket), peer, listener->tls);
+            } catch (const std::exception& failure) { // out of memory: this connection's end, not the server's
+                log::warn(Context::background(), "cannot serve a connection: {}", failure.what());
+            }
         } else if (error == asio::error::no_descriptors || error.value() == ENFILE || error == asio::error::no_memory ||
                    error == asio::error::no_buffer_space) {
             log::warn(Context::background(), "cannot accept a connection: {}; trying again in a moment", in_words(error));
@@ -120,6 +125,10 @@ void HttpServer::State::add(asio::ip::tcp::socket socket, const asio::ip::tcp::e
     const bool refused = sessions.size() - refusals >= shared->options.max_connections;
     // Under TLS a refusal would cost a handshake.
     if (refused && (tls || refusals >= refused_politely)) return;
+    // A machine that vanished without a word acknowledges nothing, which ends its streams too.
+    const auto patience =
+        static_cast<unsigned>(std::chrono::duration_cast<std::chrono::milliseconds>(shared->options.write_timeout).count());
+    ::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
     auto wire = tls ? std::unique_ptr<Wire>(tls_server_wire(std::move(socket), tls)) : plain_wire(std::move(socket));
     auto session = std::make_shared<HttpSession>(shared, std::move(wire), peer.address().to_string(), tls != nullptr);
     if (sessions.empty()) shared->renew_date();

@@ -20,6 +20,7 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr std::size_t first_buffer = 4096;
+constexpr std::size_t idle_buffer = 16 * 1024;
 constexpr std::size_t body_buffer = 64 * 1024;
 constexpr unsigned turns_without_rest = 64;
 constexpr auto close_at_most = 2000ms;
@@ -125,6 +126,12 @@ asio::awaitable<bool> HttpSession::fill(SteadyTime deadline) {
 asio::awaitable<HttpSession::Step> HttpSession::read_head() {
     parser_.reset();
     phase_ = Phase::idle;
+    // Thousands of idle connections must not each keep what one large body needed.
+    if (taken_ == filled_ && buffer_.size() > idle_buffer) {
+        taken_ = filled_ = 0;
+        buffer_ = {};
+    }
+    if (out_head_.capacity() > idle_buffer) out_head_ = {};
     SteadyTime deadline{};
     for (;;) {
         auto rest = buffered();
@@ -153,6 +160,11 @@ asio::awaitable<bool> HttpSession::serve_one() {
     body_read_ = 0;
     status_ = 0;
     promised_.reset();
+    request_.method.clear();
+    request_.headers = {};
+    request_.target = {};
+    request_.route.clear();
+    request_.actor.clear();
     if (step == Step::need_more) {
         if (phase_ == Phase::head && read_timed_out_)
             co_return co_await answer_fault(408, Error{Code::timeout, "the head of the request did not arrive in time"});
@@ -165,8 +177,6 @@ asio::awaitable<bool> HttpSession::serve_one() {
 
     auto& head = parser_.head();
     request_.method = std::move(head.method);
-    request_.route.clear();
-    request_.actor.clear();
     request_.headers = std::move(head.headers);
     is_head_ = request_.method == "HEAD";
     const auto sent_id = request_.headers.get("X-Request-Id");

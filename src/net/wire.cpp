@@ -36,6 +36,7 @@ public:
         ErrorCode ignored;
         socket_.non_blocking(true, ignored);
         socket_.set_option(Tcp::no_delay(true), ignored);
+        socket_.set_option(asio::socket_base::keep_alive(true), ignored);
     }
 
     asio::awaitable<Io> read_some(char* data, std::size_t size) override {
@@ -90,6 +91,7 @@ public:
     TlsWire(Tcp::socket socket, std::shared_ptr<TlsContext> tls) : tls_(std::move(tls)), stream_(std::move(socket), tls_->context) {
         ErrorCode ignored;
         stream_.lowest_layer().set_option(Tcp::no_delay(true), ignored);
+        stream_.lowest_layer().set_option(asio::socket_base::keep_alive(true), ignored);
     }
 
     asio::awaitable<ErrorCode> handshake() override {

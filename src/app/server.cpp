@@ -158,6 +158,7 @@ private:
         if (!config_.text("identity.ldap.url").empty()) {
             drivers::LdapOptions options;
             options.url = config_.text("identity.ldap.url");
+            options.plain_on_loopback = config_.boolean("identity.ldap.plain_on_loopback");
             options.ca = config_.path("identity.ldap.ca");
             options.bind_dn = config_.text("identity.ldap.bind_dn");
             TRY(const auto password, config_.secret("identity.ldap.bind_password_file"));
@@ -177,6 +178,8 @@ private:
             keystone_client_ = std::make_unique<net::HttpClient>(executor_, net::HttpClient::Options{.tls = std::move(tls)});
             drivers::KeystoneOptions options;
             options.url = config_.text("identity.keystone.url");
+            options.allow_plaintext = config_.boolean("identity.keystone.allow_plaintext");
+            options.projects = config_.list("identity.keystone.projects");
             options.user = config_.text("identity.keystone.user");
             options.user_domain = config_.text("identity.keystone.user_domain");
             options.project = config_.text("identity.keystone.project");

@@ -25,9 +25,10 @@ struct Shared {
 
 asio::awaitable<void> write_one_by_one(Store& store, Shared& shared, unsigned seed) {
     std::mt19937 random(seed);
+    const auto ctx = Context::background();
     while (now_seconds() < shared.until && shared.found.problem.empty()) {
-        auto written = co_await store.apply(
-            Context::background(), Transaction().put(key_of(random() % static_cast<unsigned>(shared.load.keys)), shared.value));
+        auto written =
+            co_await store.apply(ctx, Transaction().put(key_of(random() % static_cast<unsigned>(shared.load.keys)), shared.value));
         if (!written.ok()) shared.found.problem = written.error().text();
         ++shared.found.calls;
     }

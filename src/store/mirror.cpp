@@ -55,6 +55,12 @@ struct Node {
 std::size_t weight(const RecordPtr& record) { return record ? sizeof(Record) + record->key.size() + record->value.size() : 0; }
 std::size_t weight(const Event& event) { return sizeof(Event) + event.key.size() + weight(event.record) + weight(event.previous); }
 
+/// A change and what it holds on to. Looking that up again when it leaves would touch records that nobody has used for long.
+struct KeptChange {
+    Event event;
+    std::size_t weight;
+};
+
 std::string_view first_segment(std::string_view key) {
     const auto slash = key.find('/');
     return slash == key.npos ? std::string_view{} : key.substr(0, slash + 1);
@@ -73,7 +79,7 @@ struct Mirror::State {
     boost::unordered_flat_map<std::string_view, Tree::iterator, MirrorHash, std::equal_to<>>
         index; // for lookups; names live in the tree
     boost::unordered_flat_map<std::string, std::size_t, MirrorHash, std::equal_to<>> segments; // keys by first segment
-    std::deque<Event> history;
+    std::deque<KeptChange> history;
     std::size_t history_bytes = 0;
     Revision revision = 0, compacted = 0;
     std::uint64_t epoch = 0; // which history this is; a reset begins another
@@ -145,17 +151,17 @@ struct Mirror::State {
     }
 
     void drop_oldest() {
-        history_bytes -= weight(history.front());
-        compacted = std::max(compacted, history.front().revision);
+        history_bytes -= history.front().weight;
+        compacted = std::max(compacted, history.front().event.revision);
         history.pop_front();
     }
 
     /// The newest revision always stays: whoever waits for it is not slow.
     void trim() {
         while ((history.size() > options.history_events || history_bytes > options.history_bytes) &&
-               history.front().revision != history.back().revision) {
-            const auto oldest = history.front().revision;
-            while (history.front().revision == oldest) drop_oldest();
+               history.front().event.revision != history.back().event.revision) {
+            const auto oldest = history.front().event.revision;
+            while (history.front().event.revision == oldest) drop_oldest();
         }
     }
 
@@ -208,13 +214,14 @@ void Mirror::apply(Revision revision, std::vector<Event> events) {
     for (auto& event : events) {
         event.revision = revision;
         if (!state.change(event)) continue;
-        state.history_bytes += weight(event);
-        state.history.push_back(std::move(event));
+        const auto bytes = weight(event);
+        state.history_bytes += bytes;
+        state.history.push_back({std::move(event), bytes});
     }
     // By index: an observer may look at the mirror, but what it sees must not move under us.
-    for (auto i = first; i < state.history.size(); ++i) state.tell_observers(state.history[i]);
+    for (auto i = first; i < state.history.size(); ++i) state.tell_observers(state.history[i].event);
     for (auto i = first; i < state.history.size(); ++i)
-        state.concerned(state.history[i].key, [&](Node& node) { state.wake(node, revision); });
+        state.concerned(state.history[i].event.key, [&](Node& node) { state.wake(node, revision); });
     state.trim();
 }
 
@@ -223,9 +230,9 @@ void Mirror::reset(std::vector<RecordPtr> records, Revision revision) {
     std::vector<Event> differences;
     if (state.tree.empty()) {
         state.index.reserve(records.size());
-        for (const auto& record : records) state.insert(state.tree.end(), record);
         if (!state.nodes.empty())
             for (const auto& record : records) differences.push_back({record->modified, record->key, record, nullptr});
+        for (auto& record : records) state.insert(state.tree.end(), std::move(record));
     } else {
         auto there = state.tree.begin();
         for (auto& record : records) {
@@ -250,7 +257,7 @@ void Mirror::reset(std::vector<RecordPtr> records, Revision revision) {
 void Mirror::compact(Revision revision) {
     auto& state = *state_;
     revision = std::min(revision, state.revision);
-    while (!state.history.empty() && state.history.front().revision <= revision) state.drop_oldest();
+    while (!state.history.empty() && state.history.front().event.revision <= revision) state.drop_oldest();
     state.compacted = std::max(state.compacted, revision);
 }
 
@@ -328,13 +335,13 @@ private:
         }
         const auto& history = state.history;
         auto at = std::partition_point(history.begin(), history.end(),
-                                       [&](const Event& event) { return event.revision < watcher.pending; });
+                                       [&](const KeptChange& kept) { return kept.event.revision < watcher.pending; });
         for (; at != history.end(); ++at) {
-            if (events.size() >= state.options.events_per_answer && at->revision != events.back().revision) break;
-            if (watcher.concerns(at->key)) events.push_back(*at);
+            if (events.size() >= state.options.events_per_answer && at->event.revision != events.back().revision) break;
+            if (watcher.concerns(at->event.key)) events.push_back(at->event);
         }
         if (at != history.end()) {
-            watcher.pending = at->revision;
+            watcher.pending = at->event.revision;
         } else {
             watcher.pending = 0;
             state.nodes.find(watcher.prefix)->second.idle.push_back(watcher);

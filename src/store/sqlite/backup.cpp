@@ -73,7 +73,7 @@ Verified verified_of(const FileContents& contents) {
                       contents.leases.size(), contents.meta.moved_to};
     std::unordered_set<std::string_view> keys;
     for (const auto& record : contents.records) keys.insert(record->key);
-    for (const auto& [seq, event] : contents.changes) {
+    for (const auto& event : contents.changes) {
         if (event.record)
             keys.insert(event.key);
         else

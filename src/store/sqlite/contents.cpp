@@ -1,9 +1,11 @@
 #include "store/sqlite/format.h"
 
-#include <boost/unordered/unordered_flat_map.hpp>
+#include <boost/unordered/unordered_flat_set.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
+#include <deque>
 #include <filesystem>
 #include <unistd.h>
 
@@ -27,74 +29,113 @@ private:
     std::vector<std::string> made_here_;
 };
 
+struct TextHash {
+    using is_transparent = void;
+    using is_avalanching = void;
+    std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+};
+
+/// A record and the beginning of its key, so that a sort seldom has to look at the key itself, which lies anywhere in memory.
+struct Sortable {
+    std::uint64_t first, second;
+    RecordPtr record;
+
+    explicit Sortable(RecordPtr record_) : record(std::move(record_)) {
+        unsigned char head[16] = {};
+        std::memcpy(head, record->key.data(), std::min<std::size_t>(16, record->key.size()));
+        std::memcpy(&first, head, 8);
+        std::memcpy(&second, head + 8, 8);
+        first = __builtin_bswap64(first);
+        second = __builtin_bswap64(second);
+    }
+    bool operator<(const Sortable& other) const {
+        if (first != other.first) return first < other.first;
+        if (second != other.second) return second < other.second;
+        return record->key < other.record->key;
+    }
+};
+
 /// Puts the rows of the log together.
 class LogReader {
 public:
     explicit LogReader(FileContents& contents) : contents_(contents) {}
 
-    /// A sentence where the row cannot be right.
-    Result<Unit> add(const Statement& row) {
-        const auto seq = row.number(0);
-        const auto revision = revision_of(seq);
-        const auto key = row.bytes(1);
-        const bool removal = row.is_null(2);
-        const auto value = row.bytes(2);
-        const auto created = row.number(3), version = row.number(4), lease = row.number(5);
-        if (row_sum(seq, key, removal ? nullptr : &value, created, version, lease) != row.number(6))
-            return wrong(fmt::format("the sum of row {} does not match", seq));
-        if (revision <= 0 || key.empty() || (!removal && (created <= 0 || created > revision || version <= 0)))
-            return wrong(fmt::format("row {} makes no sense", seq));
-        if (revision > contents_.meta.compacted && revision != contents_.revision && revision != contents_.revision + 1)
-            return wrong(fmt::format("revision {} is followed by {}", contents_.revision, revision));
-        contents_.revision = std::max(contents_.revision, revision);
+    /// Rows that are no longer kept for watches, newest first: the first of each key counts.
+    Result<Unit> add_old(const Statement& row) {
+        TRY(const auto checked, check(row));
+        if (const auto [seq, revision, key, removal] = checked; settled_.contains(key)) {
+            contents_.garbage.push_back(seq);
+        } else if (removal) {
+            contents_.garbage.push_back(seq);
+            removed_.emplace_back(key);
+            settled_.emplace(removed_.back());
+        } else {
+            contents_.records.push_back(record_of(row));
+            settled_.emplace(contents_.records.back()->key);
+        }
+        return Unit{};
+    }
 
-        std::shared_ptr<StoredRecord> record;
-        if (!removal) {
-            record = std::make_shared<StoredRecord>();
-            record->key = key;
-            record->value = value;
-            record->created = created;
-            record->modified = revision;
-            record->version = version;
-            record->lease = lease;
-            record->seq = seq;
-        }
-        if (revision > contents_.meta.compacted) {
-            contents_.changes.emplace_back(seq, Event{revision, std::string(key), std::move(record), nullptr});
-            return Unit{};
-        }
-        // Older than what is kept for watches: only the newest of each key counts.
-        auto newest = newest_.find(key);
-        if (newest != newest_.end()) {
-            auto& slot = contents_.records[newest->second];
-            contents_.garbage.push_back(seq_of(*slot));
-            newest_.erase(newest); // its name lies in the record that goes away
-            if (removal) {
-                slot = nullptr;
-            } else {
-                slot = record;
-                newest_.emplace(std::string_view(slot->key), static_cast<std::size_t>(&slot - contents_.records.data()));
-            }
-        } else if (!removal) {
-            contents_.records.push_back(record);
-            newest_.emplace(std::string_view(record->key), contents_.records.size() - 1);
-        }
-        if (removal) contents_.garbage.push_back(seq);
+    /// Rows after those, oldest first: all of them count, and none may be missing.
+    Result<Unit> add_recent(const Statement& row) {
+        TRY(const auto checked, check(row));
+        const auto [seq, revision, key, removal] = checked;
+        if (revision == contents_.revision + 1)
+            position_ = 0;
+        else if (revision != contents_.revision)
+            return wrong(fmt::format("revision {} is followed by {}", contents_.revision, revision));
+        if (seq != seq_of(revision, position_++)) return wrong(fmt::format("a change of revision {} is missing", revision));
+        contents_.revision = revision;
+        contents_.changes.push_back(Event{revision, std::string(key), removal ? nullptr : record_of(row), nullptr});
         return Unit{};
     }
 
     void finish() {
-        newest_.clear();
-        std::erase(contents_.records, nullptr);
-        auto by_key = [](const RecordPtr& left, const RecordPtr& right) { return left->key < right->key; };
-        if (!std::is_sorted(contents_.records.begin(), contents_.records.end(), by_key))
-            std::sort(contents_.records.begin(), contents_.records.end(), by_key);
+        settled_.clear();
+        std::vector<Sortable> order;
+        order.reserve(contents_.records.size());
+        for (auto& record : contents_.records) order.emplace_back(std::move(record));
+        std::sort(order.begin(), order.end());
+        contents_.records.clear();
+        for (auto& each : order) contents_.records.push_back(std::move(each.record));
     }
 
 private:
+    struct Checked {
+        std::int64_t seq;
+        Revision revision;
+        std::string_view key;
+        bool removal;
+    };
+    static Result<Checked> check(const Statement& row) {
+        const auto seq = row.number(0);
+        const Checked checked{seq, revision_of(seq), row.bytes(1), row.is_null(2)};
+        const auto value = row.bytes(2);
+        const auto created = row.number(3), version = row.number(4);
+        if (row_sum(seq, checked.key, checked.removal ? nullptr : &value, created, version, row.number(5)) != row.number(6))
+            return wrong(fmt::format("the sum of row {} does not match", seq));
+        if (checked.revision <= 0 || checked.key.empty() ||
+            (!checked.removal && (created <= 0 || created > checked.revision || version <= 0)))
+            return wrong(fmt::format("row {} makes no sense", seq));
+        return checked;
+    }
+    static std::shared_ptr<const StoredRecord> record_of(const Statement& row) {
+        auto record = std::make_shared<StoredRecord>();
+        record->seq = row.number(0);
+        record->key = row.bytes(1);
+        record->value = row.bytes(2);
+        record->created = row.number(3);
+        record->modified = revision_of(record->seq);
+        record->version = row.number(4);
+        record->lease = row.number(5);
+        return record;
+    }
     static Error wrong(std::string how) { return Error{Code::internal, std::move(how)}; }
+
     FileContents& contents_;
-    boost::unordered_flat_map<std::string_view, std::size_t> newest_;
+    boost::unordered_flat_set<std::string_view, TextHash, std::equal_to<>> settled_; // names lie in the records, or in:
+    std::deque<std::string> removed_;
+    std::size_t position_ = 0;
 };
 
 Result<FileContents> read_all(Database& database) {
@@ -106,12 +147,20 @@ Result<FileContents> read_all(Database& database) {
     if (structure != "ok") return Error{Code::internal, structure};
     TRY(contents.meta, read_meta(database));
     contents.revision = contents.meta.compacted;
-    TRY(auto rows, database.prepare("SELECT seq, key, value, created, version, lease, sum FROM log ORDER BY seq"));
+    constexpr std::string_view columns = "SELECT seq, key, value, created, version, lease, sum FROM log WHERE seq ";
+    const auto end_of_old = seq_of(contents.meta.compacted + 1, 0);
     LogReader reader(contents);
+    TRY(auto old, database.prepare(fmt::format("{} < {} ORDER BY seq DESC", columns, end_of_old)));
     for (;;) {
-        TRY(const bool row, rows.step());
+        TRY(const bool row, old.step());
         if (!row) break;
-        TRY(std::ignore, reader.add(rows));
+        TRY(std::ignore, reader.add_old(old));
+    }
+    TRY(auto recent, database.prepare(fmt::format("{} >= {} ORDER BY seq", columns, end_of_old)));
+    for (;;) {
+        TRY(const bool row, recent.step());
+        if (!row) break;
+        TRY(std::ignore, reader.add_recent(recent));
     }
     reader.finish();
     TRY(auto leases, database.prepare("SELECT id, ttl_ms FROM lease"));

@@ -44,12 +44,9 @@ bool Evaluation::has_lease(LeaseId lease) const {
     return found && !found->ending && !revoked_.contains(lease);
 }
 
-void Evaluation::add(Evaluated& into, Batch& batch, std::string key, std::shared_ptr<StoredRecord> record) {
-    const auto seq = seq_of(into.revision, into.events.size());
-    if (record) record->seq = seq;
-    batch.rows.push_back({seq, record, record ? std::string() : key});
-    into.events.push_back(Event{into.revision, std::move(key), std::move(record), nullptr});
-    into.seqs.push_back(seq);
+void Evaluation::add(Evaluated& into, std::string key, std::shared_ptr<StoredRecord> record, RecordPtr previous) {
+    if (record) record->seq = seq_of(into.revision, into.events.size());
+    into.events.push_back(Event{into.revision, std::move(key), std::move(record), std::move(previous)});
 }
 
 Result<Unit> Evaluation::transaction(Transaction& transaction, Evaluated& into, Batch& batch) {
@@ -67,11 +64,10 @@ Result<Unit> Evaluation::transaction(Transaction& transaction, Evaluated& into, 
             return Error{Code::too_large, fmt::format("lease {} has too many keys", change.lease), "use several leases"};
     }
     into.events.reserve(transaction.changes.size());
-    into.seqs.reserve(transaction.changes.size());
     for (auto& change : transaction.changes) {
-        const auto previous = newest(change.key);
+        auto previous = newest(change.key);
         if (change.what == Change::What::remove) {
-            if (previous) add(into, batch, std::move(change.key), nullptr);
+            if (previous) add(into, std::move(change.key), nullptr, std::move(previous));
             continue;
         }
         auto record = std::make_shared<StoredRecord>();
@@ -81,7 +77,7 @@ Result<Unit> Evaluation::transaction(Transaction& transaction, Evaluated& into, 
         record->modified = into.revision;
         record->version = previous ? previous->version + 1 : 1;
         record->lease = change.lease;
-        add(into, batch, std::move(change.key), std::move(record));
+        add(into, std::move(change.key), std::move(record), std::move(previous));
     }
     return Unit{};
 }
@@ -90,11 +86,11 @@ void Evaluation::revoke(LeaseId lease, Evaluated& into, Batch& batch) {
     // A key may have left the lease, or joined it, earlier in this batch.
     if (const auto* found = leases_.find(lease))
         for (const auto& key : found->keys)
-            if (const auto record = newest(key); record && record->lease == lease) add(into, batch, key, nullptr);
+            if (auto record = newest(key); record && record->lease == lease) add(into, key, nullptr, std::move(record));
     for (const auto& [key, record] : changed_) {
         if (!record || record->lease != lease) continue;
         const auto before = mirror_.find(key);
-        if (!before || before->lease != lease) add(into, batch, std::string(key), nullptr);
+        if (!before || before->lease != lease) add(into, std::string(key), nullptr, record);
     }
     revoked_.insert(lease);
     batch.revoked.push_back(lease);
@@ -117,6 +113,8 @@ Result<Evaluated> Evaluation::evaluate(Operation& operation, Batch& batch) {
     case Operation::What::compact: batch.compacted = std::max(batch.compacted.value_or(0), operation.number); break;
     case Operation::What::move: batch.moved_to = operation.text; break;
     }
+    for (std::size_t i = 0; i < evaluated.events.size(); ++i)
+        batch.rows.push_back({seq_of(evaluated.revision, i), &evaluated.events[i]});
     if (evaluated.events.empty()) evaluated.revision = last;
     revision_ = evaluated.revision;
     return evaluated;

@@ -26,14 +26,14 @@ public:
 
     /// Takes the values out of the operation where it succeeds; where it does not, nothing of it is in the batch.
     Result<Evaluated> evaluate(Operation& operation, Batch& batch);
-    /// Later operations of the batch see what this one did. It must stay where its events are until `clear`.
+    /// Later operations of the batch see what this one did. Its events must stay where they are until `clear`.
     void remember(const Evaluated& evaluated);
     void clear();
 
 private:
     Result<Unit> transaction(Transaction& transaction, Evaluated& into, Batch& batch);
     void revoke(LeaseId lease, Evaluated& into, Batch& batch);
-    void add(Evaluated& into, Batch& batch, std::string key, std::shared_ptr<StoredRecord> record);
+    void add(Evaluated& into, std::string key, std::shared_ptr<StoredRecord> record, RecordPtr previous);
     RecordPtr newest(std::string_view key) const;
     bool has_lease(LeaseId lease) const;
 

@@ -67,8 +67,8 @@ Result<Meta> read_meta(Database& database);
 struct FileContents {
     Meta meta;
     Revision revision = 0;
-    std::vector<RecordPtr> records;                      ///< as of `meta.compacted`, in the order of their keys
-    std::vector<std::pair<std::int64_t, Event>> changes; ///< after it, in their order, with their seq
+    std::vector<RecordPtr> records; ///< as of `meta.compacted`, in the order of their keys
+    std::vector<Event> changes;     ///< after it, in their order; a change's place in its revision is its place in the log
     std::vector<StoredLease> leases;
     std::vector<std::int64_t> garbage; ///< rows that nothing needs any more
 };

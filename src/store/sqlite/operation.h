@@ -10,17 +10,6 @@
 
 namespace orrery::store {
 
-/// Whoever waits for an operation.
-struct Answer {
-    virtual ~Answer() = default;
-    virtual void give(Result<Revision> outcome) = 0;
-};
-template <class Handler> struct AnswerTo final : Answer {
-    explicit AnswerTo(Handler handler_) : handler(std::move(handler_)) {}
-    void give(Result<Revision> outcome) override { std::move(handler)(std::move(outcome)); }
-    Handler handler;
-};
-
 /// One thing that waits for the writer.
 struct Operation {
     enum class What { transaction, grant, revoke, compact, move };
@@ -30,7 +19,6 @@ struct Operation {
     std::int64_t number = 0; ///< a lease or a revision
     Duration ttl{};
     std::string text;
-    std::unique_ptr<Answer> answer;
 
     std::size_t size() const {
         std::size_t bytes = sizeof(Operation) + text.size();
@@ -40,12 +28,25 @@ struct Operation {
     }
 };
 
+/// An operation and whoever waits for it.
+struct Queued {
+    explicit Queued(Operation operation_) : operation(std::move(operation_)), size(operation.size()) {}
+    virtual ~Queued() = default;
+    virtual void answer(Result<Revision> outcome) = 0;
+    Operation operation;
+    std::size_t size;
+};
+template <class Handler> struct QueuedFor final : Queued {
+    QueuedFor(Operation operation_, Handler handler_) : Queued(std::move(operation_)), handler(std::move(handler_)) {}
+    void answer(Result<Revision> outcome) override { std::move(handler)(std::move(outcome)); }
+    Handler handler;
+};
+
 /// An operation that was decided on: what it will have done once its batch is on the disk.
 struct Evaluated {
-    std::unique_ptr<Operation> operation;
-    Revision revision = 0; ///< its own, or the one it found where it changes nothing
-    std::vector<Event> events;
-    std::vector<std::int64_t> seqs; ///< of the events
+    std::unique_ptr<Queued> queued;
+    Revision revision = 0;     ///< its own, or the one it found where it changes nothing
+    std::vector<Event> events; ///< their places in the log are their places here
 };
 
 } // namespace orrery::store

@@ -69,7 +69,7 @@ private:
     void finish_batch(Result<Unit> outcome);
 
     /// Takes a revision into memory, once it is on the disk.
-    void absorb(Revision revision, std::vector<Event> events, const std::vector<std::int64_t>& seqs);
+    void absorb(Revision revision, std::vector<Event> events);
     void take_garbage();
     asio::awaitable<void> sort_garbage();
     void note_health(const Result<Unit>& outcome);
@@ -85,7 +85,7 @@ private:
     Leases leases_;
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true); // an answer of the writer may come after us
 
-    std::deque<std::unique_ptr<Operation>> queue_;
+    std::deque<std::unique_ptr<Queued>> queue_;
     std::size_t queue_bytes_ = 0;
     bool scheduled_ = false, stopping_ = false;
     Notifier idle_;
@@ -96,7 +96,7 @@ private:
     Batch batch_;
     Evaluation evaluation_{mirror_, leases_};
     std::vector<Evaluated> evaluated_;
-    std::vector<std::pair<std::unique_ptr<Operation>, Error>> refused_;
+    std::vector<std::pair<std::unique_ptr<Queued>, Error>> refused_;
 
     Garbage garbage_;
     bool sorting_garbage_ = false;
@@ -137,14 +137,13 @@ Task<Unit> SqliteStore::open(Context ctx) {
         if (record->lease != 0) leases_.moved(record->key, 0, record->lease);
     mirror_.reset(std::move(contents.records), contents.meta.compacted);
     for (auto at = contents.changes.begin(); at != contents.changes.end();) {
-        const auto revision = at->second.revision;
+        const auto revision = at->revision;
         std::vector<Event> events;
-        std::vector<std::int64_t> seqs;
-        for (; at != contents.changes.end() && at->second.revision == revision; ++at) {
-            seqs.push_back(at->first);
-            events.push_back(std::move(at->second));
+        for (; at != contents.changes.end() && at->revision == revision; ++at) {
+            at->previous = mirror_.find(at->key);
+            events.push_back(std::move(*at));
         }
-        absorb(revision, std::move(events), seqs);
+        absorb(revision, std::move(events));
     }
     garbage_.compacted(mirror_.compacted());
     for (const auto& lease : contents.leases) tasks_.spawn(expire(lease.id));
@@ -167,10 +166,8 @@ Task<Revision> SqliteStore::enqueue(Operation operation) {
         co_return Error{Code::throttled, fmt::format("{} writes wait for the disk already", queue_.size()),
                         "try again in a moment"};
     queue_bytes_ += size;
-    auto queued = std::make_unique<Operation>(std::move(operation));
-    auto initiate = [this, &queued](auto handler) {
-        queued->answer = std::make_unique<AnswerTo<decltype(handler)>>(std::move(handler));
-        queue_.push_back(std::move(queued));
+    auto initiate = [this, &operation](auto handler) {
+        queue_.push_back(std::make_unique<QueuedFor<decltype(handler)>>(std::move(operation), std::move(handler)));
         schedule();
     };
     co_return co_await asio::async_initiate<const asio::use_awaitable_t<>, void(Result<Revision>)>(std::move(initiate),
@@ -264,17 +261,16 @@ void SqliteStore::start_batch() {
     if (busy_) return;
     std::size_t bytes = 0;
     while (!queue_.empty() && evaluated_.size() < options_.batch_transactions && bytes < options_.batch_bytes) {
-        auto operation = std::move(queue_.front());
+        auto queued = std::move(queue_.front());
         queue_.pop_front();
-        const auto size = operation->size();
-        queue_bytes_ -= size;
-        bytes += size;
-        auto evaluated = moved_to_ ? Result<Evaluated>(moved_error(*moved_to_)) : evaluation_.evaluate(*operation, batch_);
+        queue_bytes_ -= queued->size;
+        bytes += queued->size;
+        auto evaluated = moved_to_ ? Result<Evaluated>(moved_error(*moved_to_)) : evaluation_.evaluate(queued->operation, batch_);
         if (!evaluated.ok()) {
-            refused_.emplace_back(std::move(operation), std::move(evaluated).error());
+            refused_.emplace_back(std::move(queued), std::move(evaluated).error());
             continue;
         }
-        evaluated->operation = std::move(operation);
+        evaluated->queued = std::move(queued);
         evaluated_.push_back(std::move(*evaluated));
         if (!queue_.empty()) evaluation_.remember(evaluated_.back());
     }
@@ -300,7 +296,7 @@ void SqliteStore::finish_batch(Result<Unit> outcome) {
     if (outcome.ok()) {
         for (auto& each : evaluated) {
             written_ += each.events.size();
-            if (!each.events.empty()) absorb(each.revision, std::move(each.events), each.seqs);
+            if (!each.events.empty()) absorb(each.revision, std::move(each.events));
         }
         for (const auto& lease : batch_.granted) {
             leases_.add(lease.id, std::chrono::milliseconds(lease.ttl_ms), options_.clock->steady());
@@ -323,13 +319,11 @@ void SqliteStore::finish_batch(Result<Unit> outcome) {
     // commit.
     const std::weak_ptr alive = alive_;
     for (auto& each : evaluated) {
-        auto answer = std::move(each.operation->answer);
-        answer->give(outcome.ok() ? Result<Revision>(each.revision) : Result<Revision>(outcome.error()));
+        each.queued->answer(outcome.ok() ? Result<Revision>(each.revision) : Result<Revision>(outcome.error()));
         if (alive.expired()) return;
     }
-    for (auto& [operation, error] : refused) {
-        auto answer = std::move(operation->answer);
-        answer->give(std::move(error));
+    for (auto& [queued, error] : refused) {
+        queued->answer(std::move(error));
         if (alive.expired()) return;
     }
     working_.reset();
@@ -389,13 +383,12 @@ asio::awaitable<void> SqliteStore::sort_garbage() {
     schedule();
 }
 
-void SqliteStore::absorb(Revision revision, std::vector<Event> events, const std::vector<std::int64_t>& seqs) {
+void SqliteStore::absorb(Revision revision, std::vector<Event> events) {
     for (std::size_t i = 0; i < events.size(); ++i) {
         const auto& event = events[i];
-        const auto previous = mirror_.find(event.key);
-        if (previous) garbage_.add(revision, seq_of(*previous));
-        if (!event.record) garbage_.add(revision, seqs[i]);
-        const auto from = previous ? previous->lease : 0, to = event.record ? event.record->lease : 0;
+        if (event.previous) garbage_.add(revision, seq_of(*event.previous));
+        if (!event.record) garbage_.add(revision, seq_of(revision, i));
+        const auto from = event.previous ? event.previous->lease : 0, to = event.record ? event.record->lease : 0;
         if (from != 0 || to != 0) leases_.moved(event.key, from, to);
     }
     mirror_.apply(revision, std::move(events));

@@ -122,20 +122,20 @@ Result<Unit> Writer::write(Statements& statements, const Batch& batch) {
     auto& insert = statements.insert;
     for (const auto& row : batch.rows) {
         insert.bind(1, row.seq);
-        if (row.record) {
-            const auto& record = *row.record;
+        const auto& key = row.event->key;
+        insert.bind_text(2, key);
+        if (row.event->record) {
+            const auto& record = *row.event->record;
             const std::string_view value = record.value;
-            insert.bind_text(2, record.key);
             insert.bind_blob(3, value);
             insert.bind(4, record.created);
             insert.bind(5, record.version);
             insert.bind(6, record.lease);
-            insert.bind(7, row_sum(row.seq, record.key, &value, record.created, record.version, record.lease));
+            insert.bind(7, row_sum(row.seq, key, &value, record.created, record.version, record.lease));
         } else {
-            insert.bind_text(2, row.removed);
             insert.bind_null(3);
             for (int place : {4, 5, 6}) insert.bind(place, 0);
-            insert.bind(7, row_sum(row.seq, row.removed, nullptr, 0, 0, 0));
+            insert.bind(7, row_sum(row.seq, key, nullptr, 0, 0, 0));
         }
         TRY(std::ignore, run(insert));
     }

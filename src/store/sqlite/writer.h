@@ -12,11 +12,10 @@
 
 namespace orrery::store {
 
-/// One row of the log: a record, or the removal of a key.
+/// One row of the log. The event belongs to whoever made the batch, and stays until it is done.
 struct LogRow {
     std::int64_t seq = 0;
-    RecordPtr record;
-    std::string removed;
+    const Event* event = nullptr;
 };
 
 /// All that one commit writes.

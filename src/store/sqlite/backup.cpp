@@ -137,7 +137,7 @@ Result<Verified> restore_sqlite(const std::filesystem::path& backup, const std::
     const bool something = std::filesystem::exists(path) || std::filesystem::exists(name + "-wal");
     if (something && overwrite == Overwrite::no)
         return Error{Code::conflict, fmt::format("there is a store at {} already", name),
-                     "restore to another path, or say that it may be overwritten"};
+                     "restore to another path, or say with --force that it may be overwritten"};
     TRY(auto verified, verify_sqlite(backup));
     auto prepare = [&]() -> Result<Unit> {
         TRY(std::ignore, copy_database(Context::background(), backup.string(), unfinished));

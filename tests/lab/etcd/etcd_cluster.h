@@ -37,6 +37,8 @@ public:
     Result<Unit> wait_until_listening(std::size_t member) const;
     bool running(std::size_t member) const { return members_[member].pid > 0; }
     pid_t pid(std::size_t member) const { return members_[member].pid; }
+    /// CPU time the member has used since it was started.
+    double cpu_seconds(std::size_t member) const;
     std::size_t size() const { return members_.size(); }
 
     /// "127.0.0.1:port" of each.

@@ -18,7 +18,7 @@ class Garbage {
 public:
     struct Options {
         std::size_t min_rows = 10'000;
-        double share = 3; ///< of the live rows
+        double share = 2; ///< of the live rows
     };
     explicit Garbage(Options options) : options_(options) {}
 

@@ -22,7 +22,7 @@ struct SqliteOptions {
     std::size_t batch_transactions = 4'096; ///< at most this many share one commit
     std::size_t batch_bytes = 8u << 20;
     std::size_t min_garbage = 10'000;   ///< superseded rows are deleted when there are more than this,
-    double garbage_share = 3;           ///< and more than this times the live ones
+    double garbage_share = 2;           ///< and more than this times the live ones
     std::size_t garbage_chunk = 2'000;  ///< so many in one commit
     std::size_t log_pages = 2'048;      ///< the write-ahead log is folded into the file beyond this (8 KiB each)
     std::chrono::microseconds spin{20}; ///< how long the writer looks for more before it sleeps

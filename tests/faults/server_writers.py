@@ -93,7 +93,7 @@ def _work(server, token, indices, seed, go_on, pause, out):
     def loop(writer):
         while go_on.is_set():
             # One that was refused waits a little, so that a stopped server does not cost a whole core of retries.
-            time.sleep(writer.random.uniform(*pause) if writer.step() else writer.random.uniform(0.005, 0.03))
+            time.sleep(writer.random.uniform(*pause) if writer.step() else writer.random.uniform(0.03, 0.12))
         writer.api.close()
 
     threads = [threading.Thread(target=loop, args=(writer,)) for writer in writers]

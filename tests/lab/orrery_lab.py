@@ -16,6 +16,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import urllib.parse
@@ -239,7 +240,7 @@ class Server:
         self.log = os.path.join(scratch("logs"), f"{name}.log")
         self.process = None
         self.ssl = None  # a context for clients, where the server speaks TLS
-        self._token = None
+        self._token, self._login = None, threading.Lock()
 
     def command(self):
         line = [self.orrery, "server", "--config", "/dev/null", "--data-folder", self.folder, "--server-listen", f"127.0.0.1:{self.port}",
@@ -303,10 +304,15 @@ class Server:
         """Log lines of level error since its last start."""
         return [line for line in self.log_text().splitlines() if " level=error " in line]
 
+    def last_words(self):
+        """What it said when it refused to start."""
+        return (self.complaints() or self.log_text().strip().splitlines() or [""])[-1].partition("message=")[2][:400]
+
     def token(self):
         """The administrator's, got by a login the first time."""
-        if not self._token:
-            self._token = self.api(token=None).post("/v1/login", {"user": "admin", "password": self.admin_password})["token"]
+        with self._login:  # many at once would look like somebody who tries passwords
+            if not self._token:
+                self._token = self.api(token=None).post("/v1/login", {"user": "admin", "password": self.admin_password})["token"]
         return self._token
 
     def api(self, token="admin", seconds=30):

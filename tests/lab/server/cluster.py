@@ -180,7 +180,7 @@ def main(given):
     stranger.spawn()
     check("is refused", stranger.process.wait(20) != 0)
     check("with a sentence about the key", "key" in stranger.log_text(), stranger.log_text())
-    say("      " + stranger.log_text().strip().splitlines()[-1][:300])
+    say("      " + stranger.last_words())
     for server in [*servers, api_only]:
         equal(f"{server.name}'s log has no errors", server.complaints(), [])
 

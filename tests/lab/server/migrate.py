@@ -3,13 +3,14 @@
 restart with the same flags. A target that is not empty is refused. A server killed in the middle stands on its old store."""
 import http.client
 import os
+import subprocess
 import sys
 import threading
 import time
 
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(here, ".."), os.path.join(here, "..", "..", "faults")]
-from orrery_lab import Cli, Etcd, Server, check, contains, equal, node, run, say, write_file, scratch  # noqa: E402
+from orrery_lab import Cli, Etcd, Server, check, contains, equal, node, run, say, scratch  # noqa: E402
 from server_writers import Writers, settle  # noqa: E402
 
 
@@ -123,13 +124,16 @@ def killed_in_the_middle(given, etcd):
             half = Server(given.orrery, f"half-{attempt}", store_url=etcd.url(prefix), arguments=["--secrets-key-file", os.path.join(server.folder, "secrets.key")])
             half.spawn()
             try:
-                status = half.process.wait(5)
-                check("and a server on what was half written refuses to start", status != 0)
-                say("      " + half.log_text().strip().splitlines()[-1][:400])
-            except Exception:  # still running: then the target must be a whole or an empty one
-                count = len(list(half.api().all("nodes"))) if half.probe("/readyz")[0] == 200 else -1
-                check("what was written so far is nothing", count == 0, f"a server runs on a target with {count} of {len(kept['nodes'])} nodes")
+                status = half.process.wait(8)
+            except subprocess.TimeoutExpired:  # still running: then nothing may have been written there
+                status = None
+            if status is None:
+                count = len(list(half.api().all("nodes")))
+                check("and nothing was written to the new one yet", count == 0, f"a server runs on a target with {count} of {len(kept['nodes'])} nodes")
                 half.stop()
+            else:
+                check("and a server on what was half written refuses to start", status != 0)
+                say("      " + half.last_words())
         else:
             say(f"      it was done already after {wait} s and stands on {engine}")
             return

@@ -73,8 +73,9 @@ class Sipper:
 
     def rest_of_it(self):
         """The data of the error event the stream ended with, or None."""
+        self.watcher.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         self.hurry.set()
-        self.thread.join(60)
+        self.thread.join(120)
         found = re.search(rb"event: error\ndata: (\{.*\})\n\n", self.tail)
         return json.loads(found[1]) if found else None
 

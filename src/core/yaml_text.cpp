@@ -75,7 +75,7 @@ json::value plain_scalar(std::string_view text, std::string& problem) {
     if (!looks_like_float(digits)) return json::string(text);
     double value = 0;
     const auto* end = digits.data() + digits.size();
-    const auto result = std::from_chars(digits.data(), end, value);
+    const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), value);
     // "1." reads up to the point only, which is what is meant.
     if (result.ec != std::errc{} || !std::isfinite(value) || (result.ptr != end && *result.ptr != '.')) {
         problem = fmt::format("{} is a number that cannot be kept; put it in quotes if a text is meant", text.substr(0, 40));

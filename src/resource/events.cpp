@@ -12,7 +12,7 @@ namespace orrery::resource {
 
 namespace {
 
-constexpr std::size_t max_evidence = 8 * 1024;
+constexpr std::size_t max_evidence = 8 << 10;
 constexpr std::size_t max_evidence_value = 1024;
 constexpr std::string_view event_prefix = "events/";
 

@@ -198,6 +198,7 @@ const Kind* Registry::find(std::string_view name) const {
 Result<const Kind*> Registry::get(std::string_view name) const {
     if (const auto* kind = find(name)) return kind;
     std::vector<std::string_view> known;
+    known.reserve(kinds_.size());
     for (const auto& kind : kinds_) known.push_back(kind->plural());
     const auto near = name.size() > 64 ? std::string_view{} : nearest(lower_case(name), known.data(), known.data() + known.size());
     return Error{Code::not_found, fmt::format("there is no kind \"{}\"", name.substr(0, 64)),

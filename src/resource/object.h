@@ -74,7 +74,7 @@ struct Difference {
 std::vector<Difference> differences(const Kind& kind, const json::object& before, const json::object& after);
 
 /// What is stored of an object may be this large: the store's limit less what its key and its audit event need.
-constexpr std::size_t max_object_size = store::max_value_size - 16 * 1024;
+constexpr std::size_t max_object_size = store::max_value_size - (16 << 10);
 
 /// And nest this deep: what was sent, once more within an event's evidence.
 constexpr std::size_t max_stored_depth = 128;

@@ -243,18 +243,25 @@ public:
     }
     bool group_ended() const { return exited && (::kill(-pid, 0) != 0 || !has_living_member(pid)); }
 
+    void close_outputs() {
+        ErrorCode ignored;
+        out.close(ignored);
+        errors.close(ignored);
+    }
+
     ProcessSpec spec;
     Descriptor in, out, errors, exit;
     asio::steady_timer changed; // at the end of time; cancelled when the child has exited
     asio::steady_timer pause;
     pid_t pid = -1;
     bool exited = false;
+    bool ending = false; // we told its group to go
     ProcessResult result;
 
 private:
     void read(Descriptor& from, int number) {
         from.async_wait(Descriptor::wait_read, [self = shared_from_this(), &from, number](const ErrorCode& error) {
-            if (error || self->exited) return;
+            if (error || (self->exited && !self->ending)) return;
             if (self->take(from, number, piece_.size()) != Took::end) self->read(from, number);
         });
     }
@@ -314,7 +321,10 @@ private:
         if (ended == pid && WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
         if (ended == pid && WIFSIGNALED(status)) result.signal = WTERMSIG(status);
         ErrorCode ignored;
-        for (auto* descriptor : {&in, &out, &errors, &exit}) descriptor->close(ignored);
+        in.close(ignored);
+        exit.close(ignored);
+        // Who cleans up at our request may still write, and must not die of a closed pipe before its time.
+        if (!ending) close_outputs();
         changed.cancel();
     }
 
@@ -339,6 +349,10 @@ thread_local std::array<char, 64 * 1024> Child::piece_;
 asio::awaitable<void> end_group(std::shared_ptr<Child> child) {
     const auto executor = co_await asio::this_coro::executor;
     asio::steady_timer poll(executor);
+    // A caller who is cancelled again meanwhile must not leave the group half ended.
+    const bool throws = co_await asio::this_coro::throw_if_cancelled();
+    co_await asio::this_coro::throw_if_cancelled(false);
+    child->ending = true;
     child->signal_group(SIGTERM);
     const auto give_up = std::chrono::steady_clock::now() + child->spec.term_grace;
     bool killed = false;
@@ -353,6 +367,8 @@ asio::awaitable<void> end_group(std::shared_ptr<Child> child) {
         wait = std::min(wait * 2, 100ms);
         co_await poll.async_wait(asio::as_tuple(asio::use_awaitable));
     }
+    child->close_outputs();
+    co_await asio::this_coro::throw_if_cancelled(throws);
 }
 
 } // namespace

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <fcntl.h>
 #include <fstream>
+#include <optional>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -168,9 +169,21 @@ CO_TEST(Process, AGroupHasTimeToCleanUpAfterItsLeaderWent) {
     auto spec = shell("(trap 'sleep 0.2; touch cleaned; exit' TERM; touch ready; while :; do sleep 0.05; done) & sleep 600");
     spec.folder = folder.path();
     spec.term_grace = 20s;
-    auto ran = co_await run_process(Context::background().with_timeout(500ms), spec);
-    CO_ASSERT(!ran.ok());
+    asio::cancellation_signal cancel;
+    std::optional<Result<ProcessResult>> outcome;
+    asio::co_spawn(loop, run_process(Context::background(), spec),
+                   asio::bind_cancellation_slot(cancel.slot(), [&outcome](std::exception_ptr, Result<ProcessResult> result) {
+                       outcome = std::move(result);
+                   }));
+    while (!std::filesystem::exists(folder / "ready")) co_await a_while(5ms);
+    cancel.emit(asio::cancellation_type::terminal);
+    co_await a_while(20ms);
+    cancel.emit(asio::cancellation_type::terminal); // impatience changes nothing
+    while (!outcome) co_await a_while(5ms);
+    CO_ASSERT(!outcome->ok());
+    EXPECT_EQ(outcome->error().code, Code::cancelled);
     EXPECT_TRUE(std::filesystem::exists(folder / "cleaned"));
+    EXPECT_TRUE(all_reaped());
 }
 
 CO_TEST(Process, ACancelledCallerLeavesNothingBehind) {

@@ -1,8 +1,7 @@
 #include "api/api.h"
+#include "api/stack_for_tests.h"
 
 #include <gmock/gmock.h>
-
-#include "api/stack_for_tests.h"
 
 namespace orrery::api::testing {
 
@@ -26,9 +25,11 @@ CO_STACK_TEST(Api, AResourceIsCreatedReadChangedAndDeleted) {
     auto patched = co_await stack.call("PATCH", "/v1/nodes/n1", R"({"spec":{"ssh":{"port":2222}}})", stack.admin_token);
     EXPECT_EQ(patched.status, 200) << patched.text;
     EXPECT_EQ(patched.body.at("changes").at(0).at("path").as_string(), "spec.ssh.port");
-    auto stale = co_await stack.call("PUT", "/v1/nodes/n1", R"({"spec":{"address":"10.0.0.2"}})", stack.admin_token, {{"If-Match", etag}});
+    auto stale =
+        co_await stack.call("PUT", "/v1/nodes/n1", R"({"spec":{"address":"10.0.0.2"}})", stack.admin_token, {{"If-Match", etag}});
     EXPECT_EQ(stale.status, 412) << stale.text;
-    auto foreign = co_await stack.call("PUT", "/v1/nodes/n1", R"({"spec":{"address":"10.0.0.2"}})", stack.admin_token, {{"If-Match", "\"1-0123456789abcdef\""}});
+    auto foreign = co_await stack.call("PUT", "/v1/nodes/n1", R"({"spec":{"address":"10.0.0.2"}})", stack.admin_token,
+                                       {{"If-Match", "\"1-0123456789abcdef\""}});
     EXPECT_EQ(foreign.status, 412) << "an ETag of another store never matches";
     auto fresh = co_await stack.call("PUT", "/v1/nodes/n1", R"({"spec":{"address":"10.0.0.2"}})", stack.admin_token,
                                      {{"If-Match", std::string(patched.headers.get("ETag"))}});
@@ -86,7 +87,9 @@ CO_STACK_TEST(Api, WhatIsReferredToCannotBeDeleted) {
 
 CO_STACK_TEST(Api, ListsAreSelectedAndPaged) {
     for (int i = 0; i < 25; ++i) {
-        auto made = co_await stack.put(fmt::format("/v1/nodes/n{:02}", i), fmt::format(R"({{"labels":{{"zone":"{}"}},"spec":{{"address":"10.0.0.{}"}}}})", i % 2 == 0 ? "a" : "b", i + 1));
+        auto made = co_await stack.put(
+            fmt::format("/v1/nodes/n{:02}", i),
+            fmt::format(R"({{"labels":{{"zone":"{}"}},"spec":{{"address":"10.0.0.{}"}}}})", i % 2 == 0 ? "a" : "b", i + 1));
         EXPECT_EQ(made.status, 201) << made.text;
     }
     std::vector<std::string> names;
@@ -107,7 +110,8 @@ CO_STACK_TEST(Api, ListsAreSelectedAndPaged) {
 }
 
 CO_STACK_TEST(Api, EveryWriteLeavesAnAuditEventWithTheRequestsId) {
-    auto made = co_await stack.call("PUT", "/v1/nodes/n1?because=a%20test", R"({"spec":{"address":"10.0.0.1"}})", stack.admin_token, {{"X-Request-Id", "my-context-1"}});
+    auto made = co_await stack.call("PUT", "/v1/nodes/n1?because=a%20test", R"({"spec":{"address":"10.0.0.1"}})", stack.admin_token,
+                                    {{"X-Request-Id", "my-context-1"}});
     EXPECT_EQ(made.headers.get("X-Request-Id"), "my-context-1");
     auto events = co_await stack.get("/v1/events?context=my-context-1");
     CO_ASSERT(events.body.at("items").as_array().size() == 1);
@@ -123,7 +127,8 @@ CO_STACK_TEST(Api, EveryWriteLeavesAnAuditEventWithTheRequestsId) {
 }
 
 CO_STACK_TEST(Api, YamlIsTakenWhereTheContentTypeSaysSo) {
-    auto made = co_await stack.call("PUT", "/v1/nodes/n1", "spec:\n  address: 10.0.0.1\n", stack.admin_token, {{"Content-Type", "application/yaml"}});
+    auto made = co_await stack.call("PUT", "/v1/nodes/n1", "spec:\n  address: 10.0.0.1\n", stack.admin_token,
+                                    {{"Content-Type", "application/yaml"}});
     EXPECT_EQ(made.status, 201) << made.text;
 }
 
@@ -133,7 +138,8 @@ CO_STACK_TEST(Api, SecretsNeverComeBack) {
     auto changed = co_await stack.call("PATCH", "/v1/secrets/s", R"({"spec":{"values":{"k":"canary-other"}}})", stack.admin_token);
     EXPECT_EQ(changed.status, 200) << changed.text;
     std::string all = made.text + changed.text;
-    for (const auto* target : {"/v1/secrets", "/v1/secrets/s", "/v1/events", "/v1/users", "/v1/tokens"}) all += (co_await stack.get(target)).text;
+    for (const auto* target : {"/v1/secrets", "/v1/secrets/s", "/v1/events", "/v1/users", "/v1/tokens"})
+        all += (co_await stack.get(target)).text;
     EXPECT_EQ(all.find("canary"), std::string::npos);
     EXPECT_EQ(all.find("argon2"), std::string::npos);
     EXPECT_EQ(all.find("correct horse"), std::string::npos);
@@ -164,6 +170,14 @@ CO_STACK_TEST(Api, ATokenMayNotDoMoreThanItsMaker) {
     EXPECT_EQ(dead.status, 401);
 }
 
+CO_STACK_TEST(Api, CountsWhatMatchesNoRouteAsSuch) {
+    std::ignore = co_await stack.get("/v1/nodes");
+    auto nothing = co_await stack.get("/v1/nothing"); // on the same connection
+    EXPECT_EQ(nothing.status, 404);
+    auto metrics = co_await stack.get("/metrics");
+    EXPECT_THAT(metrics.text, HasSubstr("route=\"(none)\",status=\"404\"} 1"));
+}
+
 CO_STACK_TEST(Api, TellsAboutItself) {
     auto health = co_await stack.call("GET", "/healthz", {}, "");
     auto ready = co_await stack.call("GET", "/readyz", {}, "");
@@ -175,7 +189,8 @@ CO_STACK_TEST(Api, TellsAboutItself) {
     EXPECT_THAT(metrics.text, HasSubstr("orrery_http_requests_total{method=\"POST\",route=\"/v1/login\",status=\"200\"} 1"));
     EXPECT_THAT(docs.text, HasSubstr("/v1/nodes/{name}"));
     EXPECT_EQ(openapi.body.at("openapi").as_string(), "3.1.0");
-    for (const auto& route : stack.api->router().routes()) EXPECT_TRUE(openapi.body.at("paths").as_object().contains(route->pattern)) << route->pattern;
+    for (const auto& route : stack.api->router().routes())
+        EXPECT_TRUE(openapi.body.at("paths").as_object().contains(route->pattern)) << route->pattern;
     auto kinds = co_await stack.get("/v1/kinds");
     EXPECT_EQ(kinds.body.at("items").as_array().size(), 5U);
 }

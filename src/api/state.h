@@ -1,11 +1,11 @@
 #pragma once
 
+#include "api/api.h"
+
 #include <deque>
 #include <string>
 #include <unordered_map>
 #include <vector>
-
-#include "api/api.h"
 
 namespace orrery::api {
 
@@ -23,9 +23,10 @@ struct Api::State {
     std::string openapi_text; ///< made once, after the routes
     std::string docs_page;
     TaskGroup background; ///< what outlives the request that began it
-    int streams = 0; ///< event streams open now
+    int streams = 0;      ///< event streams open now
 
-    /// Event-stream frames made lately: a thousand watchers of one change share one rendering. Holding the record keeps its address its own.
+    /// Event-stream frames made lately: a thousand watchers of one change share one rendering. Holding the record keeps its address
+    /// its own.
     struct Frame {
         store::RecordPtr record;
         std::shared_ptr<const std::string> text;
@@ -42,20 +43,26 @@ void add_identity_routes(Api::State& state);
 void add_store_routes(Api::State& state);
 void add_server_routes(Api::State& state);
 
-/// May this principal see and touch it? What belongs to users (tokens) is for its owner, as the same directory knows that one, and for admins.
+/// May this principal see and touch it? What belongs to users (tokens) is for its owner, as the same directory knows that one, and
+/// for admins.
 bool may_touch(const resource::Kind& kind, const identity::Principal& principal, const resource::Object& object);
 
 /// `"12-1a2b..."`: revisions of another store never match.
 std::string etag_of(store::Revision revision, const std::string& identity);
-/// A position in the history, from an ETag, an event's id or a plain number. `compacted` where it belongs to another store; `invalid` where it is none.
+/// A position in the history, from an ETag, an event's id or a plain number. `compacted` where it belongs to another store;
+/// `invalid` where it is none.
 Result<store::Revision> parse_position(std::string_view text, const std::string& identity, std::string_view field);
 
 /// The body as JSON (or, where the content type says so, as YAML).
 Task<json::value> read_document(Call& call, std::size_t limit);
 /// An object whose members are among `allowed`, all texts or null: the bodies of the small non-resource routes.
-Result<std::map<std::string, std::string>> read_texts(const json::value& document, std::vector<std::string_view> required, std::vector<std::string_view> optional);
+Result<std::map<std::string, std::string>> read_texts(const json::value& document, std::vector<std::string_view> required,
+                                                      std::vector<std::string_view> optional);
 
 Task<Unit> send_json(Call& call, int status, const json::value& value, net::Headers headers = {});
+
+/// Whoever the request's headers say; nobody where they say nothing. `unauthenticated` where they are wrong.
+Task<identity::Principal> who_asks(Api::State& state, Context ctx, const net::Request& request);
 
 /// Serves one kind's changes as server-sent events until the client leaves.
 Task<Unit> stream_changes(Api::State& state, Call call, const resource::Kind& kind, std::string name, std::string from);

@@ -1,8 +1,8 @@
-#include <boost/json/serialize.hpp>
-#include <fmt/format.h>
-
 #include "api/problem.h"
 #include "api/state.h"
+
+#include <boost/json/serialize.hpp>
+#include <fmt/format.h>
 
 /// Changes as server-sent events.
 namespace orrery::api {
@@ -12,16 +12,20 @@ using resource::Kind;
 namespace {
 
 constexpr std::size_t frames_kept = 2048;
+/// So much is put together before it is written: what a slow reader makes the server hold is this, not all that it has missed.
+constexpr std::size_t piece_size = 64 * 1024;
 
 enum class Seen { created, updated, removed };
 constexpr std::string_view seen_names[] = {"created", "updated", "removed"};
 
 std::string frame_text(Api::State& state, const Kind& kind, const store::Event& event, Seen seen) {
-    std::string out = fmt::format("id: {}-{}\nevent: {}\ndata: {{\"revision\":{},\"object\":", event.revision, state.store().identity(),
-                                  seen_names[static_cast<std::size_t>(seen)], event.revision);
+    std::string out = fmt::format("id: {}-{}\nevent: {}\ndata: {{\"revision\":{},\"object\":", event.revision,
+                                  state.store().identity(), seen_names[static_cast<std::size_t>(seen)], event.revision);
     const auto& shown = event.record ? event.record : event.previous;
-    if (shown) state.resources.append_public_json(kind, *shown, out);
-    else out += json::serialize(json::object{{"kind", kind.name()}, {"name", event.key.substr(kind.prefix().size())}});
+    if (shown)
+        state.resources.append_public_json(kind, *shown, out);
+    else
+        out += json::serialize(json::object{{"kind", kind.name()}, {"name", event.key.substr(kind.prefix().size())}});
     return out + "}\n\n";
 }
 
@@ -40,8 +44,10 @@ std::shared_ptr<const std::string> shared_frame(Api::State& state, const Kind& k
     return text;
 }
 
-/// What a watcher with this selector and owner sees of a change, if anything: an object that leaves the selection is removed for it.
-std::optional<Seen> seen_through(const resource::LabelSelector& labels, const Kind& kind, const identity::Principal& principal, const store::Event& event) {
+/// What a watcher with this selector and owner sees of a change, if anything: an object that leaves the selection is removed for
+/// it.
+std::optional<Seen> seen_through(const resource::LabelSelector& labels, const Kind& kind, const identity::Principal& principal,
+                                 const store::Event& event) {
     const bool by_owner = !kind.owner_field().empty() && principal.role != Role::admin;
     const auto selected = [&](const store::RecordPtr& record) {
         if (!record) return false;
@@ -80,26 +86,46 @@ Task<Unit> stream_changes(Api::State& state, Call call, const Kind& kind, std::s
     }
     if (position < state.store().compacted() || position > state.store().revision())
         co_return Error{Code::compacted,
-                        fmt::format("changes after revision {} are not kept; this server has those from {} to {}", position, state.store().compacted(),
-                                    state.store().revision()),
+                        fmt::format("changes after revision {} are not kept; this server has those from {} to {}", position,
+                                    state.store().compacted(), state.store().revision()),
                         "list again and watch from the revision that the list states"};
     auto watch = state.store().watch(name.empty() ? kind.prefix() : kind.prefix() + name, position);
     const OpenStream counted(state);
     const auto ctx = call.ctx.without_deadline();
-    CO_TRY(std::ignore, co_await call.out.begin(ctx, 200, {{"Content-Type", "text/event-stream"}, {"Cache-Control", "no-store"}, {"X-Accel-Buffering", "no"}}));
+    CO_TRY(std::ignore,
+           co_await call.out.begin(
+               ctx, 200, {{"Content-Type", "text/event-stream"}, {"Cache-Control", "no-store"}, {"X-Accel-Buffering", "no"}}));
     // The client knows at once that it is connected, and where it stands.
-    CO_TRY(std::ignore, co_await call.out.write(ctx, fmt::format("retry: 1000\nid: {}-{}\nevent: started\ndata: {{\"revision\":{}}}\n\n", position, identity, position)));
+    CO_TRY(std::ignore,
+           co_await call.out.write(ctx, fmt::format("retry: 1000\nid: {}-{}\nevent: started\ndata: {{\"revision\":{}}}\n\n",
+                                                    position, identity, position)));
+    auto checked = state.clock.steady();
     while (!call.out.stopping()) {
+        // A login that is over ends its streams too, no later than the next heart-beat.
+        if (const auto now = state.clock.steady(); now - checked >= state.options.heartbeat) {
+            checked = now;
+            auto still = co_await who_asks(state, ctx.with_timeout(state.options.heartbeat), call.request);
+            const bool over = still.ok() ? still->role < kind.read_role() : still.error().code == Code::unauthenticated;
+            if (over) {
+                const Error why{Code::unauthenticated, "the login that this stream began with is over", "log in again"};
+                CO_TRY(std::ignore,
+                       co_await call.out.write(ctx, fmt::format("event: error\ndata: {}\n\n", problem_text(ctx, why))));
+                break;
+            }
+        }
         auto events = co_await watch->next(ctx.with_timeout(state.options.heartbeat));
         if (!events.ok() && events.error().code == Code::timeout) {
             // The id moves on with the heart-beat, so that one who resumes after a quiet hour is not told that its place is gone.
-            CO_TRY(std::ignore, co_await call.out.write(ctx, fmt::format(": heartbeat\nid: {}-{}\n\n", watch->position(), identity)));
+            CO_TRY(std::ignore,
+                   co_await call.out.write(ctx, fmt::format(": heartbeat\nid: {}-{}\n\n", watch->position(), identity)));
             continue;
         }
         if (!events.ok() && events.error().code == Code::unavailable) continue;
         if (!events.ok()) {
             const bool stopping = events.error().code == Code::cancelled;
-            const auto why = stopping ? Error{Code::unavailable, "the server is stopping", "connect again and go on from the last id"} : events.error();
+            const auto why = stopping
+                                 ? Error{Code::unavailable, "the server is stopping", "connect again and go on from the last id"}
+                                 : events.error();
             CO_TRY(std::ignore, co_await call.out.write(ctx, fmt::format("event: error\ndata: {}\n\n", problem_text(ctx, why))));
             break;
         }
@@ -107,8 +133,13 @@ Task<Unit> stream_changes(Api::State& state, Call call, const Kind& kind, std::s
         for (const auto& event : *events) {
             const auto seen = seen_through(labels, kind, call.principal, event);
             if (!seen) continue;
-            if (labels.empty() && kind.owner_field().empty()) text += *shared_frame(state, kind, event, *seen);
-            else text += frame_text(state, kind, event, *seen);
+            if (labels.empty() && kind.owner_field().empty())
+                text += *shared_frame(state, kind, event, *seen);
+            else
+                text += frame_text(state, kind, event, *seen);
+            if (text.size() < piece_size) continue;
+            CO_TRY(std::ignore, co_await call.out.write(ctx, text));
+            text.clear();
         }
         if (!text.empty()) {
             CO_TRY(std::ignore, co_await call.out.write(ctx, text));

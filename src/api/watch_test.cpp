@@ -1,6 +1,6 @@
-#include <gmock/gmock.h>
-
 #include "api/stack_for_tests.h"
+
+#include <gmock/gmock.h>
 
 namespace orrery::api::testing {
 
@@ -30,7 +30,8 @@ public:
             const auto event = frame.find("event: ");
             if (event == std::string::npos) continue;
             const auto kind = frame.substr(event + 7, frame.find('\n', event) - event - 7);
-            if (const auto id = frame.find("id: "); id != std::string::npos) last_id = frame.substr(id + 4, frame.find('\n', id) - id - 4);
+            if (const auto id = frame.find("id: "); id != std::string::npos)
+                last_id = frame.substr(id + 4, frame.find('\n', id) - id - 4);
             if (kind == "started") continue;
             if (kind == "error") co_return frame;
             const auto data = json::parse(frame.substr(frame.find("data: ") + 6));
@@ -58,7 +59,8 @@ asio::awaitable<std::unique_ptr<Frames>> open_frames(Stack& stack, std::string t
 }
 
 asio::awaitable<void> put_node(Stack& stack, std::string name, std::string zone) {
-    auto made = co_await stack.put("/v1/nodes/" + name, fmt::format(R"({{"labels":{{"zone":"{}"}},"spec":{{"address":"10.0.0.1"}}}})", zone));
+    auto made = co_await stack.put("/v1/nodes/" + name,
+                                   fmt::format(R"({{"labels":{{"zone":"{}"}},"spec":{{"address":"10.0.0.1"}}}})", zone));
     EXPECT_LT(made.status, 300) << made.text;
 }
 
@@ -120,6 +122,31 @@ CO_STACK_TEST(Watch, ARevisionThatIsNotKeptIsRefused) {
     auto old = co_await stack.get(fmt::format("/v1/nodes?watch={}", now - 2));
     EXPECT_EQ(old.status, 410);
     EXPECT_THAT(old.text, HasSubstr("list again"));
+}
+
+CO_STACK_TEST(Watch, ALoginThatIsOverEndsItsStreams) {
+    const auto token = co_await stack.token_for("vera", "viewer");
+    auto frames = co_await open_frames(stack, "/v1/nodes?watch=now", {{"Authorization", "Bearer " + token}});
+    CO_ASSERT(frames != nullptr);
+    co_await put_node(stack, "n1", "a");
+    EXPECT_EQ(co_await frames->next(), "created n1");
+    auto revoked = co_await stack.call("DELETE", "/v1/tokens/vera-token", {}, stack.admin_token);
+    EXPECT_EQ(revoked.status, 200);
+    stack.clock.advance(std::chrono::seconds(1));
+    const auto last = co_await frames->next();
+    EXPECT_THAT(last, HasSubstr("is over"));
+    EXPECT_EQ(co_await frames->next(), "(end)");
+}
+
+CO_STACK_TEST(Watch, ManyLargeChangesComeInPiecesAndAreWhole) {
+    const auto from = stack.store->revision();
+    for (int i = 0; i < 300; ++i) co_await put_node(stack, fmt::format("n{}", i), std::string(250, 'x'));
+    auto frames = co_await open_frames(stack, fmt::format("/v1/nodes?watch={}", from));
+    CO_ASSERT(frames != nullptr);
+    for (int i = 0; i < 300; ++i) {
+        const auto seen = co_await frames->next();
+        EXPECT_EQ(seen, fmt::format("created n{}", i));
+    }
 }
 
 CO_STACK_TEST(Watch, AQuietStreamHasHeartBeats) {

@@ -19,9 +19,9 @@ const Command* command_at(std::string_view path) {
     return nullptr;
 }
 
-std::string_view nearest_word(std::string_view word, const std::vector<std::string>& known) {
+std::string nearest_word(std::string_view word, const std::vector<std::string>& known) {
     const std::vector<std::string_view> candidates(known.begin(), known.end());
-    return nearest(word, candidates.data(), candidates.data() + candidates.size());
+    return std::string(nearest(word, candidates.data(), candidates.data() + candidates.size()));
 }
 
 bool takes_value(const std::string& flag) {

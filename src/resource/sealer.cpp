@@ -38,7 +38,7 @@ std::string to_base64(const unsigned char* data, std::size_t size) {
 
 /// The bytes, or none where it is not base64.
 std::vector<unsigned char> from_base64(std::string_view text) {
-    std::vector<unsigned char> out(text.size());
+    std::vector<unsigned char> out(text.size() + 1); // never empty: sodium takes no null
     std::size_t size = 0;
     if (::sodium_base642bin(out.data(), out.size(), text.data(), text.size(), " \n\r", &size, nullptr,
                             sodium_base64_VARIANT_ORIGINAL) != 0)

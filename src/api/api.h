@@ -1,15 +1,15 @@
 #pragma once
 
-#include <functional>
-#include <memory>
-#include <string>
-
 #include "api/metrics.h"
 #include "api/router.h"
 #include "identity/identity.h"
 #include "net/http_server.h"
 #include "resource/resources.h"
 #include "store/store.h"
+
+#include <functional>
+#include <memory>
+#include <string>
 
 namespace orrery::api {
 
@@ -29,7 +29,8 @@ public:
         std::int64_t keys = 0;
         std::string digest;
     };
-    /// Moves everything to another store; `progress(done, total)` is told on the way. After success the server goes on with the new one.
+    /// Moves everything to another store; `progress(done, total)` is told on the way. After success the server goes on with the new
+    /// one.
     virtual Task<Migration> migrate(Context ctx, std::string to, std::function<void(std::int64_t, std::int64_t)> progress) = 0;
 };
 
@@ -42,7 +43,8 @@ struct ApiOptions {
 /// The REST API: a table of routes over resources, identity and the store, and the handler that serves it. Loop thread only.
 class Api {
 public:
-    Api(asio::any_io_executor executor, resource::Resources& resources, identity::Identity& identity, StoreAdmin& admin, Clock& clock, ApiOptions options);
+    Api(asio::any_io_executor executor, resource::Resources& resources, identity::Identity& identity, StoreAdmin& admin,
+        Clock& clock, ApiOptions options);
     ~Api();
 
     const Router& router() const;

@@ -35,7 +35,8 @@ CO_STACK_TEST(Doors, OpenForWhomTheyShouldAndForNobodyElse) {
                                      {Role::viewer, co_await stack.token_for("vera", "viewer")},
                                      {Role::operator_, co_await stack.token_for("otto", "operator")},
                                      {Role::admin, stack.admin_token}};
-    const std::vector<std::string> bad_bodies = {"", "{", "null", "[]", "42", R"({"name":5,"spec":[]})", R"({"spec":{"unknown":1}})", "\xff\xfe", std::string(2000, '[')};
+    const std::vector<std::string> bad_bodies = {
+        "", "{", "null", "[]", "42", R"({"name":5,"spec":[]})", R"({"spec":{"unknown":1}})", "\xff\xfe", std::string(2000, '[')};
     int knocks = 0;
     for (const auto& route : stack.api->router().routes()) {
         if (route->pattern == "/v1/logout") continue; // ends the visitor's session; has a test of its own
@@ -49,13 +50,16 @@ CO_STACK_TEST(Doors, OpenForWhomTheyShouldAndForNobodyElse) {
                     const auto target = fill_pattern(route->pattern, name);
                     auto answer = co_await stack.call(route->method, target, route->method == "GET" ? "" : body, visitor.token);
                     ++knocks;
-                    const auto what = fmt::format("{} {} as {} with {}: {} {}", route->method, target, name_of(visitor.role), body.substr(0, 60), answer.status, answer.text.substr(0, 300));
+                    const auto what = fmt::format("{} {} as {} with {}: {} {}", route->method, target, name_of(visitor.role),
+                                                  body.substr(0, 60), answer.status, answer.text.substr(0, 300));
                     EXPECT_GT(answer.status, 0) << what;
                     EXPECT_LT(answer.status, 500) << what;
                     const bool well_named = std::string_view(name) == "door" || std::string_view(name) == "no-such-thing";
-                    if (visitor.role < route->role && well_named) EXPECT_EQ(answer.status, visitor.role == Role::nobody ? 401 : 403) << what;
+                    if (visitor.role < route->role && well_named)
+                        EXPECT_EQ(answer.status, visitor.role == Role::nobody ? 401 : 403) << what;
                     if (visitor.role == Role::admin && route->role != Role::nobody) EXPECT_NE(answer.status, 401) << what;
-                    if (visitor.role == Role::admin && route->pattern.find("password") == std::string::npos) EXPECT_NE(answer.status, 403) << what;
+                    if (visitor.role == Role::admin && route->pattern.find("password") == std::string::npos)
+                        EXPECT_NE(answer.status, 403) << what;
                     if (answer.status >= 400) EXPECT_FALSE(answer.code().empty()) << what;
                 }
     }

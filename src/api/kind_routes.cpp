@@ -1,12 +1,12 @@
-#include <boost/json/serialize.hpp>
-#include <fmt/format.h>
-
-#include <charconv>
-
 #include "api/problem.h"
 #include "api/state.h"
 #include "core/ids.h"
 #include "resource/openapi.h"
+
+#include <boost/json/serialize.hpp>
+#include <fmt/format.h>
+
+#include <charconv>
 
 /// The routes every kind has: list, create, read, replace, patch, delete, watch.
 namespace orrery::api {
@@ -33,7 +33,8 @@ Result<std::string> time_bound(const Call& call, std::string_view parameter) {
     const auto text = call.query(parameter);
     if (!text) return std::string{};
     auto time = from_rfc3339(*text);
-    if (!time.ok()) return bad_query(parameter, fmt::format("must be a time such as 2026-11-16T04:42:52Z, got \"{}\"", text->substr(0, 64)));
+    if (!time.ok())
+        return bad_query(parameter, fmt::format("must be a time such as 2026-11-16T04:42:52Z, got \"{}\"", text->substr(0, 64)));
     return time_ordered_bound(*time);
 }
 
@@ -51,9 +52,11 @@ Result<resource::ListQuery> list_query(const Kind& kind, const Call& call) {
         query.labels = std::move(*labels);
     }
     query.after = call.query("continue").value_or("");
-    if (!query.after.empty() && !resource::is_valid_name(query.after)) return bad_query("continue", "must be what the last page gave as \"continue\"");
+    if (!query.after.empty() && !resource::is_valid_name(query.after))
+        return bad_query("continue", "must be what the last page gave as \"continue\"");
     if (const auto order = call.query("order")) {
-        if (*order != "newest" && *order != "name") return bad_query("order", fmt::format("must be name or newest, got \"{}\"", order->substr(0, 64)));
+        if (*order != "newest" && *order != "name")
+            return bad_query("order", fmt::format("must be name or newest, got \"{}\"", order->substr(0, 64)));
         query.newest_first = *order == "newest";
     }
     for (const auto& field : kind.spec().children())
@@ -81,7 +84,8 @@ Task<Unit> list(Api::State& state, Call call, const Kind& kind) {
     if (consistent) {
         CO_TRY(std::ignore, co_await state.store().catch_up(call.ctx));
     }
-    if (!kind.owner_field().empty() && call.principal.role != Role::admin) query.fields.emplace_back(kind.owner_field(), call.principal.user);
+    if (!kind.owner_field().empty() && call.principal.role != Role::admin)
+        query.fields.emplace_back(kind.owner_field(), call.principal.user);
     CO_TRY(auto page, state.resources.list(kind, query));
     std::string body = fmt::format("{{\"kind\":\"{}List\",\"items\":[", kind.name());
     bool first = true;
@@ -111,11 +115,13 @@ Task<Unit> read(Api::State& state, Call call, const Kind& kind) {
     const auto record = state.resources.find(kind, name);
     if (!record) co_return state.resources.get(kind, name).error();
     auto etag = etag_of(record->modified, state.store().identity());
-    if (call.request.headers.get("If-None-Match") == etag) co_return co_await call.out.send(call.ctx, {304, {{"ETag", std::move(etag)}}, {}});
+    if (call.request.headers.get("If-None-Match") == etag)
+        co_return co_await call.out.send(call.ctx, {304, {{"ETag", std::move(etag)}}, {}});
     std::string body;
     body.reserve(record->value.size() + 32);
     state.resources.append_public_json(kind, *record, body);
-    co_return co_await call.out.send(call.ctx, {200, {{"Content-Type", "application/json"}, {"ETag", std::move(etag)}}, std::move(body)});
+    co_return co_await call.out.send(call.ctx,
+                                     {200, {{"Content-Type", "application/json"}, {"ETag", std::move(etag)}}, std::move(body)});
 }
 
 Result<resource::WriteOptions> write_options(Api::State& state, const Call& call) {
@@ -140,8 +146,12 @@ Task<Unit> answer_write(Api::State& state, Call& call, Outcome outcome, bool dry
     constexpr std::string_view words[] = {"created", "updated", "unchanged", "removed"};
     json::array changes;
     for (auto& difference : outcome.differences)
-        changes.push_back({{"path", difference.path}, {"before", std::move(difference.before)}, {"after", std::move(difference.after)}});
-    json::object body{{"outcome", words[static_cast<std::size_t>(outcome.what)]}, {"dry_run", dry_run}, {"object", outcome.object.to_json()}, {"changes", std::move(changes)}};
+        changes.push_back(
+            {{"path", difference.path}, {"before", std::move(difference.before)}, {"after", std::move(difference.after)}});
+    json::object body{{"outcome", words[static_cast<std::size_t>(outcome.what)]},
+                      {"dry_run", dry_run},
+                      {"object", outcome.object.to_json()},
+                      {"changes", std::move(changes)}};
     if (!outcome.once.empty()) body["once"] = std::move(outcome.once);
     net::Headers headers;
     if (outcome.what != Outcome::What::removed && outcome.object.revision > 0)
@@ -153,15 +163,18 @@ Task<Unit> answer_write(Api::State& state, Call& call, Outcome outcome, bool dry
 Result<Unit> check_grant(const Kind& kind, const identity::Principal& principal, const Object& object) {
     if (kind.owner_field().empty()) return Unit{};
     Error error{Code::denied, fmt::format("{} may not make this {}", principal.user, kind.name()), "ask an admin, or ask for less"};
-    if (!may_touch(kind, principal, object)) error.fields.push_back({"spec." + kind.owner_field(), fmt::format("must be {}, who makes it", principal.user)});
+    if (!may_touch(kind, principal, object))
+        error.fields.push_back({"spec." + kind.owner_field(), fmt::format("must be {}, who makes it", principal.user)});
     const auto* source = object.spec.if_contains("source");
     if (principal.role != Role::admin && source != nullptr && source->is_string() && source->get_string() != principal.source)
         error.fields.push_back({"spec.source", fmt::format("must be {}, which knows {}", principal.source, principal.user)});
     if (const auto* role = object.spec.if_contains("role"); role != nullptr && role->is_string()) {
         auto wanted = resource::parse_role(std::string_view(role->get_string()));
-        if (wanted.ok() && *wanted > principal.role) error.fields.push_back({"spec.role", fmt::format("must be at most {}", name_of(principal.role))});
+        if (wanted.ok() && *wanted > principal.role)
+            error.fields.push_back({"spec.role", fmt::format("must be at most {}", name_of(principal.role))});
     }
-    if (!principal.kinds.empty()) error.fields.push_back({"spec.kinds", "a token that is limited to some kinds cannot make tokens"});
+    if (!principal.kinds.empty())
+        error.fields.push_back({"spec.kinds", "a token that is limited to some kinds cannot make tokens"});
     if (!error.fields.empty()) return error;
     return Unit{};
 }
@@ -201,11 +214,15 @@ Task<Unit> replace(Api::State& state, Call call, const Kind& kind) {
         const bool exists = state.resources.exists(kind, name);
         const bool make = must_be_new || (!exists && !must_exist && kind.has(Verb::create));
         if (exists && !make) {
-            if (!kind.has(Verb::update)) co_return Error{Code::unsupported, fmt::format("a {} cannot be changed", kind.name()), "delete it and make a new one"};
+            if (!kind.has(Verb::update))
+                co_return Error{Code::unsupported, fmt::format("a {} cannot be changed", kind.name()),
+                                "delete it and make a new one"};
             CO_TRY(std::ignore, check_owner(state, kind, call.principal, name));
         }
-        auto outcome = make ? co_await state.resources.create(call.ctx, kind, object, options) : co_await state.resources.replace(call.ctx, kind, object, options);
-        const bool raced = !outcome.ok() && !must_be_new && !must_exist && attempt < 3 && outcome.error().code == (make ? Code::conflict : Code::not_found) &&
+        auto outcome = make ? co_await state.resources.create(call.ctx, kind, object, options)
+                            : co_await state.resources.replace(call.ctx, kind, object, options);
+        const bool raced = !outcome.ok() && !must_be_new && !must_exist && attempt < 3 &&
+                           outcome.error().code == (make ? Code::conflict : Code::not_found) &&
                            state.resources.exists(kind, name) == make;
         if (raced) continue;
         if (!outcome.ok()) co_return std::move(outcome).error();
@@ -235,32 +252,45 @@ Task<Unit> remove(Api::State& state, Call call, const Kind& kind) {
 json::object reference(const std::string& name) { return {{"$ref", "#/components/schemas/" + name}}; }
 
 json::object list_schema(const Kind& kind) {
-    return {{"type", "object"},
-            {"properties",
-             json::object{{"kind", json::object{{"type", "string"}}},
-                          {"items", json::object{{"type", "array"}, {"items", reference(kind.name())}}},
-                          {"revision", json::object{{"type", "integer"}}},
-                          {"continue", json::object{{"type", "string"}, {"description", "give it as ?continue= for the next page; absent at the end"}}}}}};
+    return {
+        {"type", "object"},
+        {"properties",
+         json::object{{"kind", json::object{{"type", "string"}}},
+                      {"items", json::object{{"type", "array"}, {"items", reference(kind.name())}}},
+                      {"revision", json::object{{"type", "integer"}}},
+                      {"continue", json::object{{"type", "string"},
+                                                {"description", "give it as ?continue= for the next page; absent at the end"}}}}}};
 }
 
 json::object outcome_schema(const Kind& kind) {
     return {{"type", "object"},
             {"properties",
-             json::object{{"outcome", json::object{{"type", "string"}, {"enum", json::array{"created", "updated", "unchanged", "removed"}}}},
-                          {"dry_run", json::object{{"type", "boolean"}}},
-                          {"object", reference(kind.name())},
-                          {"changes", json::object{{"type", "array"}, {"items", json::object{{"type", "object"}}}}},
-                          {"once", json::object{{"type", "object"}, {"description", "shown this one time"}}}}}};
+             json::object{
+                 {"outcome", json::object{{"type", "string"}, {"enum", json::array{"created", "updated", "unchanged", "removed"}}}},
+                 {"dry_run", json::object{{"type", "boolean"}}},
+                 {"object", reference(kind.name())},
+                 {"changes", json::object{{"type", "array"}, {"items", json::object{{"type", "object"}}}}},
+                 {"once", json::object{{"type", "object"}, {"description", "shown this one time"}}}}}};
 }
 
 void add_routes_of(Api::State& state, const Kind& kind) {
     const auto collection = "/v1/" + kind.plural();
     const auto single = collection + "/{name}";
-    const std::vector<Parameter> writes = {{"dry_run", "check and show the outcome, change nothing", "boolean"}, {"because", "the reason, kept in the audit event"}};
-    const auto add = [&](std::string method, std::string pattern, std::string summary, Role role, std::vector<Parameter> query, json::object request,
-                         json::object response, int status, Task<Unit> (*handler)(Api::State&, Call, const Kind&)) {
-        state.router.add({.method = std::move(method), .pattern = std::move(pattern), .summary = std::move(summary), .group = kind.plural(), .role = role,
-                          .kind = &kind, .query = std::move(query), .request = std::move(request), .response = std::move(response), .status = status,
+    const std::vector<Parameter> writes = {{"dry_run", "check and show the outcome, change nothing", "boolean"},
+                                           {"because", "the reason, kept in the audit event"}};
+    const auto add = [&](std::string method, std::string pattern, std::string summary, Role role, std::vector<Parameter> query,
+                         json::object request, json::object response, int status,
+                         Task<Unit> (*handler)(Api::State&, Call, const Kind&)) {
+        state.router.add({.method = std::move(method),
+                          .pattern = std::move(pattern),
+                          .summary = std::move(summary),
+                          .group = kind.plural(),
+                          .role = role,
+                          .kind = &kind,
+                          .query = std::move(query),
+                          .request = std::move(request),
+                          .response = std::move(response),
+                          .status = status,
                           .handler = [&state, &kind, handler](Call call) { return handler(state, std::move(call), kind); }});
     };
     const auto lower = kind.name();
@@ -277,18 +307,24 @@ void add_routes_of(Api::State& state, const Kind& kind) {
             query.push_back({"since", "only from this time on"});
             query.push_back({"until", "only before this time"});
         }
-        add("GET", collection, fmt::format("List {}, or watch them", kind.plural()), kind.read_role(), query, {}, list_schema(kind), 200, &list);
+        add("GET", collection, fmt::format("List {}, or watch them", kind.plural()), kind.read_role(), query, {}, list_schema(kind),
+            200, &list);
         add("GET", single, fmt::format("Read one {}, or watch it", lower), kind.read_role(),
-            {{"consistent", "wait until this server has everything acknowledged before", "boolean"}, {"watch", "a revision (or \"now\"): stream its changes"}}, {},
-            reference(kind.name()), 200, &read);
+            {{"consistent", "wait until this server has everything acknowledged before", "boolean"},
+             {"watch", "a revision (or \"now\"): stream its changes"}},
+            {}, reference(kind.name()), 200, &read);
     }
     if (kind.has(Verb::create))
-        add("POST", collection, fmt::format("Create a {}", lower), kind.write_role(), writes, reference(kind.name() + "Request"), outcome_schema(kind), 201, &create);
+        add("POST", collection, fmt::format("Create a {}", lower), kind.write_role(), writes, reference(kind.name() + "Request"),
+            outcome_schema(kind), 201, &create);
     if (kind.has(Verb::update) || kind.has(Verb::create))
-        add("PUT", single, fmt::format("Create or replace a {}", lower), kind.write_role(), writes, reference(kind.name() + "Request"), outcome_schema(kind), 200, &replace);
+        add("PUT", single, fmt::format("Create or replace a {}", lower), kind.write_role(), writes,
+            reference(kind.name() + "Request"), outcome_schema(kind), 200, &replace);
     if (kind.has(Verb::update))
-        add("PATCH", single, fmt::format("Change parts of a {} (JSON merge patch)", lower), kind.write_role(), writes, {{"type", "object"}}, outcome_schema(kind), 200, &patch);
-    if (kind.has(Verb::remove)) add("DELETE", single, fmt::format("Delete a {}", lower), kind.write_role(), writes, {}, outcome_schema(kind), 200, &remove);
+        add("PATCH", single, fmt::format("Change parts of a {} (JSON merge patch)", lower), kind.write_role(), writes,
+            {{"type", "object"}}, outcome_schema(kind), 200, &patch);
+    if (kind.has(Verb::remove))
+        add("DELETE", single, fmt::format("Delete a {}", lower), kind.write_role(), writes, {}, outcome_schema(kind), 200, &remove);
 }
 
 Task<Unit> list_kinds(Api::State& state, Call call) {
@@ -309,8 +345,13 @@ bool may_touch(const Kind& kind, const identity::Principal& principal, const Obj
 }
 
 void add_kind_routes(Api::State& state) {
-    state.router.add({.method = "GET", .pattern = "/v1/kinds", .summary = "What kinds there are: fields, columns, verbs", .group = "server",
-                      .role = Role::viewer, .response = {{"type", "object"}}, .handler = [&state](Call call) { return list_kinds(state, std::move(call)); }});
+    state.router.add({.method = "GET",
+                      .pattern = "/v1/kinds",
+                      .summary = "What kinds there are: fields, columns, verbs",
+                      .group = "server",
+                      .role = Role::viewer,
+                      .response = {{"type", "object"}},
+                      .handler = [&state](Call call) { return list_kinds(state, std::move(call)); }});
     for (const auto& kind : state.resources.registry().all()) add_routes_of(state, *kind);
 }
 

@@ -1,11 +1,11 @@
+#include "api/state.h"
+#include "core/ids.h"
+#include "core/text.h"
+
 #include <boost/json/serialize.hpp>
 #include <fmt/format.h>
 
 #include <charconv>
-
-#include "api/state.h"
-#include "core/ids.h"
-#include "core/text.h"
 
 namespace orrery::api {
 
@@ -20,11 +20,14 @@ Result<store::Revision> parse_position(std::string_view text, const std::string&
     const std::string_view rest(end, static_cast<std::size_t>(left.data() + left.size() - end));
     if (failed != std::errc{} || revision < 0 || (!rest.empty() && !rest.starts_with('-'))) {
         Error error{Code::invalid, "that is not a revision"};
-        error.fields.push_back({std::string(field), fmt::format("must be a revision such as 12 or an ETag such as \"12-{}\", got \"{}\"", identity, text.substr(0, 64))});
+        error.fields.push_back(
+            {std::string(field),
+             fmt::format("must be a revision such as 12 or an ETag such as \"12-{}\", got \"{}\"", identity, text.substr(0, 64))});
         return error;
     }
     if (!rest.empty() && rest.substr(1) != identity)
-        return Error{Code::compacted, fmt::format("revision {} is of another store than this one", revision), "list again and go on from the revision that the list states"};
+        return Error{Code::compacted, fmt::format("revision {} is of another store than this one", revision),
+                     "list again and go on from the revision that the list states"};
     return revision;
 }
 
@@ -37,11 +40,13 @@ Task<json::value> read_document(Call& call, std::size_t limit) {
     }
     CO_TRY(auto documents, parse_yaml(text));
     if (documents.size() != 1)
-        co_return Error{Code::invalid, fmt::format("the body has {} YAML documents, and this path takes one", documents.size()), "send them one by one; orrery apply does"};
+        co_return Error{Code::invalid, fmt::format("the body has {} YAML documents, and this path takes one", documents.size()),
+                        "send them one by one; orrery apply does"};
     co_return std::move(documents.front().value);
 }
 
-Result<std::map<std::string, std::string>> read_texts(const json::value& document, std::vector<std::string_view> required, std::vector<std::string_view> optional) {
+Result<std::map<std::string, std::string>> read_texts(const json::value& document, std::vector<std::string_view> required,
+                                                      std::vector<std::string_view> optional) {
     Error error{Code::invalid, "the body is not right"};
     const auto* object = document.if_object();
     if (object == nullptr) {
@@ -54,7 +59,8 @@ Result<std::map<std::string, std::string>> read_texts(const json::value& documen
     for (const auto& [key, value] : *object) {
         if (std::find(known.begin(), known.end(), std::string_view(key)) == known.end()) {
             const auto near = nearest(key, known.data(), known.data() + known.size());
-            error.fields.push_back({std::string(key), near.empty() ? "unknown field" : fmt::format("unknown field; did you mean \"{}\"?", near)});
+            error.fields.push_back(
+                {std::string(key), near.empty() ? "unknown field" : fmt::format("unknown field; did you mean \"{}\"?", near)});
         } else if (const auto* text = value.if_string()) {
             out.emplace(key, *text);
         } else if (!value.is_null()) {
@@ -62,8 +68,10 @@ Result<std::map<std::string, std::string>> read_texts(const json::value& documen
         }
     }
     for (const auto name : required)
-        if (!out.contains(std::string(name)) && !object->contains(name)) error.fields.push_back({std::string(name), "is required"});
-        else if (!out.contains(std::string(name)) && object->at(name).is_null()) error.fields.push_back({std::string(name), "must be a text"});
+        if (!out.contains(std::string(name)) && !object->contains(name))
+            error.fields.push_back({std::string(name), "is required"});
+        else if (!out.contains(std::string(name)) && object->at(name).is_null())
+            error.fields.push_back({std::string(name), "must be a text"});
     if (!error.fields.empty()) return error;
     return out;
 }

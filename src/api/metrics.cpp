@@ -1,11 +1,11 @@
 #include "api/metrics.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <sys/resource.h>
+#include <unistd.h>
 
 namespace orrery::api {
 
@@ -26,22 +26,27 @@ std::string Metrics::text(const std::vector<std::pair<std::string, double>>& gau
     out += "# HELP orrery_http_requests_total Requests answered.\n# TYPE orrery_http_requests_total counter\n";
     for (const auto& [key, statuses] : requests_)
         for (const auto& [status, count] : statuses)
-            out += fmt::format("orrery_http_requests_total{{method=\"{}\",route=\"{}\",status=\"{}\"}} {}\n", key.first, key.second, status, count);
-    out += "# HELP orrery_http_request_seconds Time from the request's head to the last byte of its answer.\n# TYPE orrery_http_request_seconds histogram\n";
+            out += fmt::format("orrery_http_requests_total{{method=\"{}\",route=\"{}\",status=\"{}\"}} {}\n", key.first, key.second,
+                               status, count);
+    out += "# HELP orrery_http_request_seconds Time from the request's head to the last byte of its answer.\n# TYPE "
+           "orrery_http_request_seconds histogram\n";
     for (const auto& [key, histogram] : times_) {
         std::uint64_t total = 0;
         for (std::size_t i = 0; i <= bounds.size(); ++i) {
             total += histogram.buckets[i];
             const auto bound = i < bounds.size() ? fmt::format("{}", bounds[i]) : "+Inf";
-            out += fmt::format("orrery_http_request_seconds_bucket{{method=\"{}\",route=\"{}\",le=\"{}\"}} {}\n", key.first, key.second, bound, total);
+            out += fmt::format("orrery_http_request_seconds_bucket{{method=\"{}\",route=\"{}\",le=\"{}\"}} {}\n", key.first,
+                               key.second, bound, total);
         }
-        out += fmt::format("orrery_http_request_seconds_sum{{method=\"{}\",route=\"{}\"}} {}\n", key.first, key.second, histogram.sum);
+        out +=
+            fmt::format("orrery_http_request_seconds_sum{{method=\"{}\",route=\"{}\"}} {}\n", key.first, key.second, histogram.sum);
         out += fmt::format("orrery_http_request_seconds_count{{method=\"{}\",route=\"{}\"}} {}\n", key.first, key.second, total);
     }
     for (const auto& [name, value] : gauges) {
         out += fmt::format("# TYPE {} {}\n", name, name.ends_with("_total") ? "counter" : "gauge");
-        out += value == static_cast<double>(static_cast<std::int64_t>(value)) ? fmt::format("{} {}\n", name, static_cast<std::int64_t>(value))
-                                                                              : fmt::format("{} {}\n", name, value);
+        out += value == static_cast<double>(static_cast<std::int64_t>(value))
+                   ? fmt::format("{} {}\n", name, static_cast<std::int64_t>(value))
+                   : fmt::format("{} {}\n", name, value);
     }
     return out;
 }
@@ -51,15 +56,19 @@ std::vector<std::pair<std::string, double>> process_gauges() {
     std::vector<std::pair<std::string, double>> out;
     std::ifstream statm("/proc/self/statm");
     double pages = 0, resident = 0;
-    if (statm >> pages >> resident) out.emplace_back("process_resident_memory_bytes", resident * static_cast<double>(::sysconf(_SC_PAGESIZE)));
+    if (statm >> pages >> resident)
+        out.emplace_back("process_resident_memory_bytes", resident * static_cast<double>(::sysconf(_SC_PAGESIZE)));
     rusage usage{};
     if (::getrusage(RUSAGE_SELF, &usage) == 0) {
-        const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6; };
+        const auto seconds = [](const timeval& time) {
+            return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+        };
         out.emplace_back("process_cpu_seconds_total", seconds(usage.ru_utime) + seconds(usage.ru_stime));
     }
     std::error_code error;
     double files = 0;
-    for (auto at = std::filesystem::directory_iterator("/proc/self/fd", error); !error && at != std::filesystem::directory_iterator(); at.increment(error))
+    for (auto at = std::filesystem::directory_iterator("/proc/self/fd", error);
+         !error && at != std::filesystem::directory_iterator(); at.increment(error))
         ++files;
     out.emplace_back("process_open_fds", files);
     out.emplace_back("process_start_time_seconds", started);

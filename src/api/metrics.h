@@ -1,5 +1,7 @@
 #pragma once
 
+#include "core/clock.h"
+
 #include <array>
 #include <cstdint>
 #include <map>
@@ -7,8 +9,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include "core/clock.h"
 
 namespace orrery::api {
 

@@ -1,10 +1,10 @@
 #include "resource/openapi.h"
 
+#include "api/state.h"
+
 #include <fmt/format.h>
 
 #include <set>
-
-#include "api/state.h"
 
 /// The route table as OpenAPI and as a page to read.
 namespace orrery::api {
@@ -29,18 +29,28 @@ json::object operation(const Route& route) {
     for (const auto& name : path_parameters(route.pattern))
         parameters.push_back({{"name", name}, {"in", "path"}, {"required", true}, {"schema", json::object{{"type", "string"}}}});
     for (const auto& parameter : route.query)
-        parameters.push_back({{"name", parameter.name}, {"in", "query"}, {"description", parameter.doc}, {"schema", json::object{{"type", parameter.type}}}});
+        parameters.push_back({{"name", parameter.name},
+                              {"in", "query"},
+                              {"description", parameter.doc},
+                              {"schema", json::object{{"type", parameter.type}}}});
     json::object good{{"description", "good"}};
     if (!route.response.empty()) good["content"] = json::object{{"application/json", json::object{{"schema", route.response}}}};
-    json::object responses{{std::to_string(route.status), std::move(good)},
-                           {"default", json::object{{"description", "what went wrong"},
-                                                    {"content", json::object{{"application/problem+json",
-                                                                              json::object{{"schema", json::object{{"$ref", "#/components/schemas/Problem"}}}}}}}}}};
-    json::object out{{"operationId", operation_id(route)}, {"summary", route.summary}, {"tags", json::array{route.group}}, {"responses", std::move(responses)}};
+    json::object responses{
+        {std::to_string(route.status), std::move(good)},
+        {"default",
+         json::object{
+             {"description", "what went wrong"},
+             {"content", json::object{{"application/problem+json",
+                                       json::object{{"schema", json::object{{"$ref", "#/components/schemas/Problem"}}}}}}}}}};
+    json::object out{{"operationId", operation_id(route)},
+                     {"summary", route.summary},
+                     {"tags", json::array{route.group}},
+                     {"responses", std::move(responses)}};
     out["x-role"] = name_of(route.role);
     if (!parameters.empty()) out["parameters"] = std::move(parameters);
     if (!route.request.empty())
-        out["requestBody"] = json::object{{"required", true}, {"content", json::object{{"application/json", json::object{{"schema", route.request}}}}}};
+        out["requestBody"] = json::object{{"required", true},
+                                          {"content", json::object{{"application/json", json::object{{"schema", route.request}}}}}};
     out["security"] = route.role == Role::nobody ? json::array{} : json::array{json::object{{"token", json::array{}}}};
     return out;
 }
@@ -50,28 +60,37 @@ json::object problem_schema() {
     return {{"type", "object"},
             {"required", json::array{"status", "code", "detail", "request_id"}},
             {"properties",
-             json::object{{"title", text},
-                          {"status", json::object{{"type", "integer"}}},
-                          {"code", text},
-                          {"detail", text},
-                          {"remedy", text},
-                          {"fields", json::object{{"type", "array"}, {"items", json::object{{"type", "object"}, {"properties", json::object{{"path", text}, {"message", text}}}}}}},
-                          {"request_id", text}}}};
+             json::object{
+                 {"title", text},
+                 {"status", json::object{{"type", "integer"}}},
+                 {"code", text},
+                 {"detail", text},
+                 {"remedy", text},
+                 {"fields", json::object{{"type", "array"},
+                                         {"items", json::object{{"type", "object"},
+                                                                {"properties", json::object{{"path", text}, {"message", text}}}}}}},
+                 {"request_id", text}}}};
 }
 
 std::string escaped(std::string_view text) {
     std::string out;
     for (const char c : text) {
-        if (c == '<') out += "&lt;";
-        else if (c == '>') out += "&gt;";
-        else if (c == '&') out += "&amp;";
-        else if (c == '"') out += "&quot;";
-        else out += c;
+        if (c == '<')
+            out += "&lt;";
+        else if (c == '>')
+            out += "&gt;";
+        else if (c == '&')
+            out += "&amp;";
+        else if (c == '"')
+            out += "&quot;";
+        else
+            out += c;
     }
     return out;
 }
 
-constexpr std::string_view page_head = R"(<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+constexpr std::string_view page_head =
+    R"(<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>orrery API</title><style>
 :root{color-scheme:light dark;--line:#8884;--dim:#888;--accent:#2a6fdb}
 body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
@@ -89,7 +108,8 @@ void append_fields(const resource::Field& object, const std::string& path, std::
         if (field.is_secret()) notes += "sealed, write-only ";
         if (field.is_immutable()) notes += "cannot change ";
         if (!field.reference().empty()) notes += "names a " + field.reference() + " ";
-        out += fmt::format("<tr><td><code>{}</code></td><td>{}</td><td class=dim>{}</td></tr>", escaped(full), escaped(field.doc()), escaped(notes));
+        out += fmt::format("<tr><td><code>{}</code></td><td>{}</td><td class=dim>{}</td></tr>", escaped(full), escaped(field.doc()),
+                           escaped(notes));
         if (field.type() == resource::Type::object) append_fields(field, full, out);
     }
 }
@@ -111,18 +131,25 @@ json::object openapi_document(const Router& router, const resource::Registry& re
         schemas[kind->name() + "Request"] = resource::request_schema(*kind);
     }
     return {{"openapi", "3.1.0"},
-            {"info", json::object{{"title", "orrery"}, {"version", version}, {"description", "One control plane for a private cloud."}, {"license", json::object{{"name", "Apache-2.0"}, {"identifier", "Apache-2.0"}}}}},
+            {"info", json::object{{"title", "orrery"},
+                                  {"version", version},
+                                  {"description", "One control plane for a private cloud."},
+                                  {"license", json::object{{"name", "Apache-2.0"}, {"identifier", "Apache-2.0"}}}}},
             {"paths", std::move(paths)},
-            {"components", json::object{{"schemas", std::move(schemas)},
-                                        {"securitySchemes", json::object{{"token", json::object{{"type", "http"}, {"scheme", "bearer"}}}}}}}};
+            {"components",
+             json::object{{"schemas", std::move(schemas)},
+                          {"securitySchemes", json::object{{"token", json::object{{"type", "http"}, {"scheme", "bearer"}}}}}}}};
 }
 
 std::string api_page(const Router& router, const resource::Registry& registry, std::string_view version) {
     std::string out(page_head);
     out += fmt::format("<h1>orrery API</h1><p class=dim>version {} · <a href=/openapi.json>openapi.json</a></p>", escaped(version));
-    out += "<p>Every resource is <code>{kind, name, labels, spec, status, revision}</code>. Send <code>Authorization: Bearer …</code>; "
-           "<code>orrery login</code> or <code>POST /v1/login</code> gives a token. Errors are <code>application/problem+json</code> with a code, a sentence and a remedy. "
-           "<code>ETag</code> and <code>If-Match</code> guard against lost updates, <code>?dry_run</code> shows what a write would do, <code>?watch=REVISION</code> streams changes.</p><nav>";
+    out += "<p>Every resource is <code>{kind, name, labels, spec, status, revision}</code>. Send <code>Authorization: Bearer "
+           "…</code>; "
+           "<code>orrery login</code> or <code>POST /v1/login</code> gives a token. Errors are "
+           "<code>application/problem+json</code> with a code, a sentence and a remedy. "
+           "<code>ETag</code> and <code>If-Match</code> guard against lost updates, <code>?dry_run</code> shows what a write would "
+           "do, <code>?watch=REVISION</code> streams changes.</p><nav>";
     std::vector<std::string> groups;
     std::set<std::string> seen;
     for (const auto& route : router.routes())
@@ -135,10 +162,13 @@ std::string api_page(const Router& router, const resource::Registry& registry, s
         if (kind != nullptr) out += fmt::format("<p>{}</p>", escaped(kind->doc()));
         for (const auto& route : router.routes()) {
             if (route->group != group) continue;
-            out += fmt::format("<details><summary><span class=m>{}</span> <code>{}</code> · {}</summary><table>", route->method, escaped(route->pattern), escaped(route->summary));
-            out += fmt::format("<tr><td>who</td><td>{}</td></tr>", route->role == Role::nobody ? "anyone" : fmt::format("{} and above", name_of(route->role)));
+            out += fmt::format("<details><summary><span class=m>{}</span> <code>{}</code> · {}</summary><table>", route->method,
+                               escaped(route->pattern), escaped(route->summary));
+            out += fmt::format("<tr><td>who</td><td>{}</td></tr>",
+                               route->role == Role::nobody ? "anyone" : fmt::format("{} and above", name_of(route->role)));
             for (const auto& parameter : route->query)
-                out += fmt::format("<tr><td><code>?{}</code></td><td>{}</td></tr>", escaped(parameter.name), escaped(parameter.doc));
+                out +=
+                    fmt::format("<tr><td><code>?{}</code></td><td>{}</td></tr>", escaped(parameter.name), escaped(parameter.doc));
             out += "</table></details>";
         }
         if (kind == nullptr) continue;
@@ -146,7 +176,8 @@ std::string api_page(const Router& router, const resource::Registry& registry, s
         append_fields(kind->spec(), "spec", out);
         append_fields(kind->status(), "status", out);
         out += "</table></details>";
-        if (!kind->example().empty()) out += fmt::format("<details><summary>example</summary><pre>{}</pre></details>", escaped(kind->example()));
+        if (!kind->example().empty())
+            out += fmt::format("<details><summary>example</summary><pre>{}</pre></details>", escaped(kind->example()));
     }
     return out + "</body></html>";
 }

@@ -40,7 +40,8 @@ int status_of(const Error& error) {
 
 std::string problem_text(const Context& ctx, const Error& error) {
     const int status = status_of(error);
-    json::object body{{"title", net::reason_phrase(status)}, {"status", status}, {"code", name_of(error.code)}, {"detail", error.message}};
+    json::object body{
+        {"title", net::reason_phrase(status)}, {"status", status}, {"code", name_of(error.code)}, {"detail", error.message}};
     if (!error.remedy.empty()) body["remedy"] = error.remedy;
     if (!error.fields.empty()) {
         json::array fields;

@@ -1,11 +1,11 @@
 #include "api/router.h"
 
+#include "core/ids.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <cassert>
-
-#include "core/ids.h"
 
 namespace orrery::api {
 
@@ -55,7 +55,8 @@ void Router::add(Route route) {
 Result<Router::Match> Router::match(std::string_view method, std::string_view path) const {
     const auto* at = root_.get();
     Match match{};
-    const Error nothing_there{Code::not_found, fmt::format("there is nothing at {}", path), "GET /openapi.json lists every path, /docs explains them"};
+    const Error nothing_there{Code::not_found, fmt::format("there is nothing at {}", path),
+                              "GET /openapi.json lists every path, /docs explains them"};
     std::string_view left = path;
     while (!left.empty()) {
         const auto segment = take_segment(left);
@@ -74,7 +75,8 @@ Result<Router::Match> Router::match(std::string_view method, std::string_view pa
     if (found == at->methods.end()) {
         std::vector<std::string_view> offered;
         for (const auto& [name, route] : at->methods) offered.push_back(name);
-        return Error{Code::unsupported, fmt::format("{} does not take {}", path, method), fmt::format("it takes {}", fmt::join(offered, ", "))};
+        return Error{Code::unsupported, fmt::format("{} does not take {}", path, method),
+                     fmt::format("it takes {}", fmt::join(offered, ", "))};
     }
     match.route = found->second;
     return match;
@@ -83,14 +85,18 @@ Result<Router::Match> Router::match(std::string_view method, std::string_view pa
 Result<Unit> check_query(const Route& route, const net::Target& target) {
     Error error{Code::invalid, "the query is not right"};
     for (const auto& [name, value] : target.query) {
-        const auto known = std::any_of(route.query.begin(), route.query.end(), [&](const Parameter& parameter) { return parameter.name == name; });
+        const auto known =
+            std::any_of(route.query.begin(), route.query.end(), [&](const Parameter& parameter) { return parameter.name == name; });
         if (known) continue;
         std::vector<std::string_view> names;
         for (const auto& parameter : route.query) names.push_back(parameter.name);
         const auto near = nearest(name, names.data(), names.data() + names.size());
-        if (names.empty()) error.fields.push_back({"?" + name, "unknown parameter; this path takes none"});
-        else if (!near.empty()) error.fields.push_back({"?" + name, fmt::format("unknown parameter; did you mean \"{}\"?", near)});
-        else error.fields.push_back({"?" + name, fmt::format("unknown parameter; there are {}", fmt::join(names, ", "))});
+        if (names.empty())
+            error.fields.push_back({"?" + name, "unknown parameter; this path takes none"});
+        else if (!near.empty())
+            error.fields.push_back({"?" + name, fmt::format("unknown parameter; did you mean \"{}\"?", near)});
+        else
+            error.fields.push_back({"?" + name, fmt::format("unknown parameter; there are {}", fmt::join(names, ", "))});
     }
     if (!error.fields.empty()) return error;
     return Unit{};

@@ -1,5 +1,9 @@
 #pragma once
 
+#include "identity/identity.h"
+#include "net/http_server.h"
+#include "resource/kind.h"
+
 #include <boost/json/object.hpp>
 
 #include <functional>
@@ -9,10 +13,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "identity/identity.h"
-#include "net/http_server.h"
-#include "resource/kind.h"
 
 namespace orrery::api {
 
@@ -39,13 +39,14 @@ struct Parameter {
     std::string type = "string"; ///< of JSON Schema
 };
 
-/// A way into the server. What it needs is data, so that routing, refusal, OpenAPI and the test that knocks at every door use the same table.
+/// A way into the server. What it needs is data, so that routing, refusal, OpenAPI and the test that knocks at every door use the
+/// same table.
 struct Route {
     std::string method;
     std::string pattern; ///< "/v1/nodes/{name}"
     std::string summary;
-    std::string group;          ///< a heading of the API page
-    Role role = Role::viewer;   ///< the least role that may; `nobody`: anyone, also without a login
+    std::string group;                    ///< a heading of the API page
+    Role role = Role::viewer;             ///< the least role that may; `nobody`: anyone, also without a login
     const resource::Kind* kind = nullptr; ///< the kind it is about, for tokens that are limited to some
     std::vector<Parameter> query;
     json::object request;  ///< JSON Schema of the body; empty: takes none

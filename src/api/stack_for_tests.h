@@ -1,13 +1,5 @@
 #pragma once
 
-#include <boost/json/parse.hpp>
-#include <boost/json/serialize.hpp>
-#include <boost/json/value.hpp>
-#include <fmt/format.h>
-
-#include <memory>
-#include <string>
-
 #include "api/api.h"
 #include "core/testing.h"
 #include "identity/identity.h"
@@ -16,6 +8,14 @@
 #include "resource/kinds.h"
 #include "resource/resources.h"
 #include "store/sqlite/sqlite_store.h"
+
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+#include <boost/json/value.hpp>
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
 
 /// For tests: the whole server below the app, on SQLite in a temporary folder, and a client to knock at it.
 namespace orrery::api::testing {
@@ -35,7 +35,9 @@ struct Answer {
     json::value body;
     net::Headers headers;
     std::string text;
-    std::string code() const { return body.is_object() && body.as_object().contains("code") ? std::string(body.at("code").as_string()) : ""; }
+    std::string code() const {
+        return body.is_object() && body.as_object().contains("code") ? std::string(body.at("code").as_string()) : "";
+    }
 };
 
 struct Stack {
@@ -69,7 +71,8 @@ struct Stack {
         resources = std::make_unique<resource::Resources>(*store, registry, *sealer, clock);
         identity = std::make_unique<identity::Identity>(*resources, pool, clock, identity::IdentityOptions{});
         CO_TRY(std::ignore, co_await identity->ensure_admin(ctx, "correct horse battery"));
-        api = std::make_unique<Api>(on, *resources, *identity, admin, clock, ApiOptions{.version = "test", .heartbeat = std::chrono::milliseconds(50)});
+        api = std::make_unique<Api>(on, *resources, *identity, admin, clock,
+                                    ApiOptions{.version = "test", .heartbeat = std::chrono::milliseconds(50)});
         net::HttpServer::Options server_options;
         server_options.on_error = api->on_error();
         server_options.on_done = api->on_done();
@@ -103,7 +106,8 @@ struct Stack {
         return out;
     }
 
-    asio::awaitable<Answer> call(std::string method, std::string target, std::string body, std::string token, net::Headers headers = {}) {
+    asio::awaitable<Answer> call(std::string method, std::string target, std::string body, std::string token,
+                                 net::Headers headers = {}) {
         auto out = request(std::move(method), target, std::move(body), token);
         for (const auto& [name, value] : headers) out.headers.set(name, value);
         auto response = co_await client->send(Context::background(), std::move(out));
@@ -120,13 +124,21 @@ struct Stack {
         co_return answer;
     }
     asio::awaitable<Answer> get(std::string target) { return call("GET", std::move(target), {}, admin_token); }
-    asio::awaitable<Answer> put(std::string target, std::string body) { return call("PUT", std::move(target), std::move(body), admin_token); }
-    asio::awaitable<Answer> post(std::string target, std::string body) { return call("POST", std::move(target), std::move(body), admin_token); }
+    asio::awaitable<Answer> put(std::string target, std::string body) {
+        return call("PUT", std::move(target), std::move(body), admin_token);
+    }
+    asio::awaitable<Answer> post(std::string target, std::string body) {
+        return call("POST", std::move(target), std::move(body), admin_token);
+    }
 
     /// A token of a fresh user with this role.
     asio::awaitable<std::string> token_for(std::string user, std::string role) {
-        std::ignore = co_await post("/v1/users", json::serialize(json::object{{"name", user}, {"spec", json::object{{"role", role}, {"password", "a long enough password"}}}}));
-        auto made = co_await post("/v1/tokens", json::serialize(json::object{{"name", user + "-token"}, {"spec", json::object{{"user", user}, {"role", role}}}}));
+        std::ignore = co_await post(
+            "/v1/users", json::serialize(json::object{
+                             {"name", user}, {"spec", json::object{{"role", role}, {"password", "a long enough password"}}}}));
+        auto made = co_await post(
+            "/v1/tokens",
+            json::serialize(json::object{{"name", user + "-token"}, {"spec", json::object{{"user", user}, {"role", role}}}}));
         if (made.status != 201) {
             ADD_FAILURE() << made.text;
             co_return "";
@@ -138,13 +150,13 @@ struct Stack {
 } // namespace orrery::api::testing
 
 /// A test with a running stack: `CO_STACK_TEST(Api, DoesThis) { auto answer = co_await stack.get("/v1/nodes"); ... }`
-#define CO_STACK_TEST(suite, name)                                                                                                           \
-    static ::orrery::asio::awaitable<void> stack_test_##suite##_##name(::orrery::api::testing::Stack& stack);                                \
-    CO_TEST(suite, name) {                                                                                                                   \
-        ::orrery::api::testing::Stack stack;                                                                                                 \
-        auto started = co_await stack.start(loop.get_executor());                                                                            \
-        CO_ASSERT_OK(started);                                                                                                               \
-        co_await stack_test_##suite##_##name(stack);                                                                                         \
-        co_await stack.stop();                                                                                                               \
-    }                                                                                                                                        \
+#define CO_STACK_TEST(suite, name)                                                                                                 \
+    static ::orrery::asio::awaitable<void> stack_test_##suite##_##name(::orrery::api::testing::Stack& stack);                      \
+    CO_TEST(suite, name) {                                                                                                         \
+        ::orrery::api::testing::Stack stack;                                                                                       \
+        auto started = co_await stack.start(loop.get_executor());                                                                  \
+        CO_ASSERT_OK(started);                                                                                                     \
+        co_await stack_test_##suite##_##name(stack);                                                                               \
+        co_await stack.stop();                                                                                                     \
+    }                                                                                                                              \
     static ::orrery::asio::awaitable<void> stack_test_##suite##_##name(::orrery::api::testing::Stack& stack)

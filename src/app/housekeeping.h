@@ -13,8 +13,9 @@ struct HousekeepingOptions {
     Duration period = std::chrono::minutes(1);
 };
 
-/// What keeps the store small: removes old events and tokens that have expired. Runs until cancelled, and works while this server leads.
-asio::awaitable<void> keep_house(Context ctx, resource::Resources& resources, identity::Identity& identity, store::Leadership& leadership, Clock& clock,
-                                 HousekeepingOptions options);
+/// What keeps the store small: removes old events and tokens that have expired. Runs until cancelled, and works while this server
+/// leads.
+asio::awaitable<void> keep_house(Context ctx, resource::Resources& resources, identity::Identity& identity,
+                                 store::Leadership& leadership, Clock& clock, HousekeepingOptions options);
 
 } // namespace orrery::app

@@ -1,15 +1,14 @@
-#include <unistd.h>
-
-#include <iostream>
-#include <string>
-#include <vector>
-
 #include "app/offline.h"
 #include "app/server.h"
 #include "app/settings.h"
 #include "app/version.h"
 #include "cli/cli.h"
 #include "core/log.h"
+
+#include <iostream>
+#include <string>
+#include <unistd.h>
+#include <vector>
 
 /// The one binary: `orrery server` runs the server, every other word is a command of the client.
 namespace orrery::app {
@@ -33,8 +32,10 @@ void configure_log(const Config& config) {
     log::Settings settings;
     settings.level = log::parse_level(config.text("log.level")).value_or(log::Level::info);
     const auto& format = config.text("log.format");
-    if (format == "auto") settings.format = terminal ? log::Format::human : log::Format::logfmt;
-    else settings.format = log::parse_format(format).value_or(log::Format::logfmt);
+    if (format == "auto")
+        settings.format = terminal ? log::Format::human : log::Format::logfmt;
+    else
+        settings.format = log::parse_format(format).value_or(log::Format::logfmt);
     settings.colour = terminal;
     log::configure(settings);
 }
@@ -45,7 +46,8 @@ int run_server(std::vector<std::string> flags) {
             std::cout << server_help;
             return 0;
         }
-        if (flag == "--run" || flag.starts_with("--run=")) flag.replace(0, 5, "--server-run"); // the short form of the one people type
+        if (flag == "--run" || flag.starts_with("--run="))
+            flag.replace(0, 5, "--server-run"); // the short form of the one people type
     }
     auto config = load_config(flags, process_environment());
     if (!config.ok()) {

@@ -1,12 +1,11 @@
 #include "app/notify.h"
 
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
-
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 namespace orrery::app {
 
@@ -22,7 +21,8 @@ void notify_service_manager(std::string_view message) {
     const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (socket < 0) return;
     const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length);
-    [[maybe_unused]] const auto sent = ::sendto(socket, message.data(), message.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address), size);
+    [[maybe_unused]] const auto sent =
+        ::sendto(socket, message.data(), message.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address), size);
     ::close(socket);
 }
 

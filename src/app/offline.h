@@ -1,9 +1,9 @@
 #pragma once
 
+#include "cli/cli.h"
+
 #include <string>
 #include <vector>
-
-#include "cli/cli.h"
 
 namespace orrery::app {
 

@@ -1,15 +1,5 @@
 #include "app/server.h"
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/signal_set.hpp>
-#include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <csignal>
-#include <filesystem>
-
 #include "api/api.h"
 #include "app/first_login.h"
 #include "app/housekeeping.h"
@@ -27,6 +17,16 @@
 #include "resource/resources.h"
 #include "store/gate.h"
 #include "store/leadership.h"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <fmt/format.h>
+
+#include <csignal>
+#include <filesystem>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace orrery::app {
 
@@ -55,7 +55,8 @@ Task<Unit> check_sealer(Context ctx, store::Store& store, const resource::Sealer
     for (int attempt = 0; attempt < 3; ++attempt) {
         if (const auto kept = store.find(sealer_key)) {
             if (kept->value == sealer.fingerprint()) co_return Unit{};
-            co_return Error{Code::denied, fmt::format("the key in {} is not the one this store's secrets were sealed with", file.string()),
+            co_return Error{Code::denied,
+                            fmt::format("the key in {} is not the one this store's secrets were sealed with", file.string()),
                             "put the right key file there: a copy from the first server, or from a backup"};
         }
         store::Transaction transaction;
@@ -68,7 +69,9 @@ Task<Unit> check_sealer(Context ctx, store::Store& store, const resource::Sealer
 
 Result<std::shared_ptr<net::TlsContext>> server_tls(const Config& config) {
     if (config.path("server.tls.certificate").empty()) return std::shared_ptr<net::TlsContext>{};
-    return net::tls_server({.certificate = config.path("server.tls.certificate"), .key = config.path("server.tls.key"), .client_ca = config.path("server.tls.client_ca"),
+    return net::tls_server({.certificate = config.path("server.tls.certificate"),
+                            .key = config.path("server.tls.key"),
+                            .client_ca = config.path("server.tls.client_ca"),
                             .require_client_certificate = !config.path("server.tls.client_ca").empty()});
 }
 
@@ -86,7 +89,8 @@ public:
         store_ = std::make_unique<store::Gate>(executor_, std::move(engine));
         const bool fresh = store_->count("") == 0;
         const auto key_file = config_.path("secrets.key_file");
-        CO_TRY(sealer_, resource::Sealer::open(key_file, fresh ? resource::Sealer::Missing::make : resource::Sealer::Missing::refuse));
+        CO_TRY(sealer_,
+               resource::Sealer::open(key_file, fresh ? resource::Sealer::Missing::make : resource::Sealer::Missing::refuse));
         CO_TRY(std::ignore, co_await check_sealer(ctx, *store_, *sealer_, key_file));
 
         registry_.add(resource::node_kind());
@@ -96,18 +100,21 @@ public:
         registry_.add(identity::token_kind(clock_));
         CO_TRY(std::ignore, registry_.check());
         resources_ = std::make_unique<resource::Resources>(*store_, registry_, *sealer_, clock_);
-        identity_ = std::make_unique<identity::Identity>(*resources_, pool_, clock_, identity::IdentityOptions{.session_time = config_.duration("identity.session_time")});
+        identity_ = std::make_unique<identity::Identity>(
+            *resources_, pool_, clock_, identity::IdentityOptions{.session_time = config_.duration("identity.session_time")});
         CO_TRY(std::ignore, join_directories());
 
         admin_ = make_store_admin(executor_, config_, place_, *store_, [this] {
             moved_already_ = true;
             moved_.notify_all();
         });
-        leadership_ = std::make_unique<store::Leadership>(executor_, *store_, store::Leadership::Options{.server = server_name(config_)});
+        leadership_ =
+            std::make_unique<store::Leadership>(executor_, *store_, store::Leadership::Options{.server = server_name(config_)});
         if (runs(config_, "controllers")) {
             group_.spawn(leadership_->run(ctx));
-            group_.spawn(keep_house(ctx, *resources_, *identity_, *leadership_, clock_,
-                                    {config_.duration("events.keep"), static_cast<std::size_t>(config_.integer("events.keep_at_most"))}));
+            group_.spawn(
+                keep_house(ctx, *resources_, *identity_, *leadership_, clock_,
+                           {config_.duration("events.keep"), static_cast<std::size_t>(config_.integer("events.keep_at_most"))}));
         }
         CO_TRY(const auto given_password, config_.secret("identity.admin_password_file"));
         CO_TRY(first_password_, co_await identity_->ensure_admin(ctx, given_password));
@@ -199,7 +206,9 @@ private:
         api_ = std::make_unique<api::Api>(executor_, *resources_, *identity_, *admin_, clock_,
                                           api::ApiOptions{.version = version_, .max_body = config_.bytes("limits.max_body")});
         api_->add_gauges([this] {
-            return std::vector<std::pair<std::string, double>>{{"orrery_leader", leadership_->leads() ? 1.0 : 0.0}, {"orrery_http_connections", static_cast<double>(doors_->connections())}};
+            return std::vector<std::pair<std::string, double>>{
+                {"orrery_leader", leadership_->leads() ? 1.0 : 0.0},
+                {"orrery_http_connections", static_cast<double>(doors_->connections())}};
         });
         TRY(auto tls, server_tls(config_));
         net::HttpServer::Options options;
@@ -226,7 +235,8 @@ private:
         for (std::size_t i = 0; i < addresses.size(); ++i) {
             TRY(const auto address, parse_listen(addresses[i]));
             const bool v6 = address.host.find(':') != std::string::npos;
-            const auto url = fmt::format("{}://{}{}{}:{}", tls ? "https" : "http", v6 ? "[" : "", address.host, v6 ? "]" : "", ports[i]);
+            const auto url =
+                fmt::format("{}://{}{}{}:{}", tls ? "https" : "http", v6 ? "[" : "", address.host, v6 ? "]" : "", ports[i]);
             if (first.empty()) first = url;
             log::info(ctx, "orrery {} serves {} on {}", version_, url, place_.url);
         }

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <string>
-
 #include "core/config.h"
+
+#include <string>
 
 namespace orrery::app {
 

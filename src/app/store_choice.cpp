@@ -1,10 +1,10 @@
 #include "app/store_choice.h"
 
-#include <fmt/format.h>
-
 #include "core/log.h"
 #include "store/etcd/etcd_store.h"
 #include "store/sqlite/sqlite_store.h"
+
+#include <fmt/format.h>
 
 namespace orrery::app {
 
@@ -16,7 +16,8 @@ Result<StorePlace> place_from_url(std::string_view url) {
     }
     if (url.starts_with(sqlite_scheme) && url.size() > sqlite_scheme.size() + 1 && url[sqlite_scheme.size()] == '/')
         return StorePlace{StorePlace::Engine::sqlite, url.substr(sqlite_scheme.size()), std::string(url)};
-    return Error{Code::invalid, fmt::format("\"{}\" is not the URL of a store", url), "write sqlite:///path/of/file or etcd://host:2379,host:2379/prefix"};
+    return Error{Code::invalid, fmt::format("\"{}\" is not the URL of a store", url),
+                 "write sqlite:///path/of/file or etcd://host:2379,host:2379/prefix"};
 }
 
 Result<StorePlace> configured_store(const Config& config) {
@@ -30,14 +31,16 @@ Result<StorePlace> choose_store(const Config& config) {
     if (place.engine == StorePlace::Engine::sqlite && std::filesystem::exists(place.file)) {
         TRY(const auto moved, store::sqlite_moved_to(place.file));
         if (moved) {
-            log::warn(Context::background(), "the store in {} has moved to {}, which is used; set store.url to say so", place.file.string(), *moved);
+            log::warn(Context::background(), "the store in {} has moved to {}, which is used; set store.url to say so",
+                      place.file.string(), *moved);
             return place_from_url(*moved);
         }
     }
     return place;
 }
 
-Task<std::unique_ptr<store::Store>> open_store(Context ctx, asio::any_io_executor executor, const Config& config, StorePlace place) {
+Task<std::unique_ptr<store::Store>> open_store(Context ctx, asio::any_io_executor executor, const Config& config,
+                                               StorePlace place) {
     if (place.engine == StorePlace::Engine::sqlite) {
         store::SqliteOptions options;
         options.path = place.file;

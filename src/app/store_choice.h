@@ -1,12 +1,12 @@
 #pragma once
 
-#include <filesystem>
-#include <memory>
-#include <string>
-
 #include "core/config.h"
 #include "core/task.h"
 #include "store/store.h"
+
+#include <filesystem>
+#include <memory>
+#include <string>
 
 namespace orrery::app {
 
@@ -20,7 +20,8 @@ struct StorePlace {
 
 /// From `store.url`, or a file in `data.folder`.
 Result<StorePlace> configured_store(const Config& config);
-/// The same, but follows an SQLite store that was moved to etcd, so that a server goes on after a migration with the same configuration.
+/// The same, but follows an SQLite store that was moved to etcd, so that a server goes on after a migration with the same
+/// configuration.
 Result<StorePlace> choose_store(const Config& config);
 /// Opens it.
 Task<std::unique_ptr<store::Store>> open_store(Context ctx, asio::any_io_executor executor, const Config& config, StorePlace place);

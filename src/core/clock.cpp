@@ -89,9 +89,9 @@ std::string to_rfc3339(WallTime time) {
     const auto day = std::chrono::floor<std::chrono::days>(time);
     const std::chrono::year_month_day date{day};
     const std::chrono::hh_mm_ss clock{time - day};
-    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", static_cast<int>(date.year()), static_cast<unsigned>(date.month()),
-                       static_cast<unsigned>(date.day()), clock.hours().count(), clock.minutes().count(), clock.seconds().count(),
-                       clock.subseconds().count());
+    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", static_cast<int>(date.year()),
+                       static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()), clock.hours().count(),
+                       clock.minutes().count(), clock.seconds().count(), clock.subseconds().count());
 }
 
 namespace {
@@ -134,7 +134,8 @@ Result<WallTime> from_rfc3339(std::string_view text) {
     if (!take_char(text, "Zz")) {
         const bool west = !text.empty() && text.front() == '-';
         int hours = 0, minutes = 0;
-        if (!take_char(text, "+-") || !take_number(text, 2, hours) || !take_char(text, ":") || !take_number(text, 2, minutes)) return bad;
+        if (!take_char(text, "+-") || !take_number(text, 2, hours) || !take_char(text, ":") || !take_number(text, 2, minutes))
+            return bad;
         if (hours > 23 || minutes > 59) return bad;
         offset = (hours * 60 + minutes) * (west ? -1 : 1);
     }
@@ -167,7 +168,8 @@ std::string to_text(Duration duration) {
 }
 
 Result<Duration> parse_duration(std::string_view text) {
-    const Error bad{Code::invalid, fmt::format("\"{}\" is not a duration", text.substr(0, 40)), "write it with units, as in 250ms, 30s, 15m, 2h30m or 7d"};
+    const Error bad{Code::invalid, fmt::format("\"{}\" is not a duration", text.substr(0, 40)),
+                    "write it with units, as in 250ms, 30s, 15m, 2h30m or 7d"};
     constexpr std::int64_t longest = 1000LL * 60 * 60 * 24 * 36500;
     std::int64_t total = 0;
     if (text.empty()) return bad;
@@ -178,12 +180,18 @@ Result<Duration> parse_duration(std::string_view text) {
         if (error != std::errc{} || number < 0) return bad;
         text.remove_prefix(static_cast<std::size_t>(end - text.data()));
         std::int64_t unit = 0;
-        if (text.starts_with("ms")) unit = 1;
-        else if (text.starts_with("s")) unit = 1000;
-        else if (text.starts_with("m")) unit = 60'000;
-        else if (text.starts_with("h")) unit = 3'600'000;
-        else if (text.starts_with("d")) unit = 86'400'000;
-        else return bad;
+        if (text.starts_with("ms"))
+            unit = 1;
+        else if (text.starts_with("s"))
+            unit = 1000;
+        else if (text.starts_with("m"))
+            unit = 60'000;
+        else if (text.starts_with("h"))
+            unit = 3'600'000;
+        else if (text.starts_with("d"))
+            unit = 86'400'000;
+        else
+            return bad;
         text.remove_prefix(unit == 1 ? 2 : 1);
         if (number > longest / unit) return bad;
         total += number * unit;

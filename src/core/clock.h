@@ -1,13 +1,13 @@
 #pragma once
 
+#include "core/result.h"
+
 #include <boost/asio/awaitable.hpp>
 
 #include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
-
-#include "core/result.h"
 
 namespace orrery {
 

@@ -1,8 +1,7 @@
 #include "core/clock.h"
+#include "core/testing.h"
 
 #include <tuple>
-
-#include "core/testing.h"
 
 namespace orrery {
 
@@ -15,8 +14,8 @@ TEST(Clock, ReadsAndWritesTimesOfDay) {
 }
 
 TEST(Clock, RefusesWhatIsNoTime) {
-    for (const auto* text : {"", "now", "2026-02-30T00:00:00Z", "2026-11-16", "2026-11-16T24:00:00Z", "2026-11-16T04:42:52", "2026-11-16T04:42:52.Z",
-                             "2026-11-16T04:42:52+99:00", "2026-11-16T04:42:52Z "})
+    for (const auto* text : {"", "now", "2026-02-30T00:00:00Z", "2026-11-16", "2026-11-16T24:00:00Z", "2026-11-16T04:42:52",
+                             "2026-11-16T04:42:52.Z", "2026-11-16T04:42:52+99:00", "2026-11-16T04:42:52Z "})
         EXPECT_FALSE(from_rfc3339(text).ok()) << text;
 }
 
@@ -24,7 +23,8 @@ TEST(Clock, ReadsAndWritesDurations) {
     EXPECT_EQ(*parse_duration("2h30m"), 150min);
     EXPECT_EQ(*parse_duration("250ms"), 250ms);
     EXPECT_EQ(*parse_duration("7d"), 168h);
-    for (const auto* text : {"250ms", "30s", "15m", "2h30m", "7d", "0s", "1d1h1m1s1ms"}) EXPECT_EQ(to_text(*parse_duration(text)), text);
+    for (const auto* text : {"250ms", "30s", "15m", "2h30m", "7d", "0s", "1d1h1m1s1ms"})
+        EXPECT_EQ(to_text(*parse_duration(text)), text);
     for (const auto* text : {"", "10", "s", "-5s", "1w", "99999999999999999999s", "9999999999d", "1.5h"})
         EXPECT_FALSE(parse_duration(text).ok()) << text;
 }

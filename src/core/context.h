@@ -1,10 +1,10 @@
 #pragma once
 
+#include "core/clock.h"
+
 #include <memory>
 #include <optional>
 #include <string>
-
-#include "core/clock.h"
 
 namespace orrery {
 

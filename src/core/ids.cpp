@@ -1,13 +1,13 @@
 #include "core/ids.h"
 
 #include <fmt/format.h>
-#include <sys/random.h>
 
 #include <array>
 #include <cstdlib>
 #include <mutex>
 #include <numeric>
 #include <random>
+#include <sys/random.h>
 #include <vector>
 
 namespace orrery {

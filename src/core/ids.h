@@ -1,10 +1,10 @@
 #pragma once
 
+#include "core/clock.h"
+
 #include <cstddef>
 #include <string>
 #include <string_view>
-
-#include "core/clock.h"
 
 namespace orrery {
 

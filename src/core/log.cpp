@@ -4,11 +4,11 @@
 #include <boost/json/string.hpp>
 #include <boost/json/value.hpp>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <memory>
+#include <unistd.h>
 
 namespace orrery::log {
 
@@ -33,9 +33,12 @@ std::string printable(std::string_view text) {
     std::string out;
     out.reserve(text.size());
     for (const char c : text) {
-        if (c == '\n') out += "\\n";
-        else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-        else out += c;
+        if (c == '\n')
+            out += "\\n";
+        else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+            out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+        else
+            out += c;
     }
     return out;
 }
@@ -63,23 +66,26 @@ void configure(Settings settings) {
 
 bool enabled(Level level) { return level >= sink().level.load(std::memory_order_relaxed); }
 
-std::string render(const Settings& settings, Level level, WallTime time, std::string_view context_id, std::string_view actor, std::string_view message) {
+std::string render(const Settings& settings, Level level, WallTime time, std::string_view context_id, std::string_view actor,
+                   std::string_view message) {
     const auto level_name = level_names[static_cast<std::size_t>(level)];
     switch (settings.format) {
     case Format::json: {
-        boost::json::object line{{"time", to_rfc3339(time)}, {"level", level_name}, {"context", context_id}, {"actor", actor}, {"message", message}};
+        boost::json::object line{
+            {"time", to_rfc3339(time)}, {"level", level_name}, {"context", context_id}, {"actor", actor}, {"message", message}};
         return boost::json::serialize(line);
     }
     case Format::logfmt:
-        return fmt::format("time={} level={} context={} actor={} message={}", to_rfc3339(time), level_name, logfmt_value(context_id),
-                           logfmt_value(actor), logfmt_value(message));
+        return fmt::format("time={} level={} context={} actor={} message={}", to_rfc3339(time), level_name,
+                           logfmt_value(context_id), logfmt_value(actor), logfmt_value(message));
     case Format::human: break;
     }
     constexpr std::array<std::string_view, 4> colours = {"\x1b[2m", "\x1b[32m", "\x1b[33m", "\x1b[31m"};
     const auto clock = to_rfc3339(time).substr(11, 12);
-    if (!settings.colour) return fmt::format("{} {:5} {}  [{} {}]", clock, level_name, printable(message), printable(actor), printable(context_id));
-    return fmt::format("\x1b[2m{}\x1b[0m {}{:5}\x1b[0m {}  \x1b[2m[{} {}]\x1b[0m", clock, colours[static_cast<std::size_t>(level)], level_name,
-                       printable(message), printable(actor), printable(context_id));
+    if (!settings.colour)
+        return fmt::format("{} {:5} {}  [{} {}]", clock, level_name, printable(message), printable(actor), printable(context_id));
+    return fmt::format("\x1b[2m{}\x1b[0m {}{:5}\x1b[0m {}  \x1b[2m[{} {}]\x1b[0m", clock, colours[static_cast<std::size_t>(level)],
+                       level_name, printable(message), printable(actor), printable(context_id));
 }
 
 void write(Level level, const Context& ctx, std::string_view message) {

@@ -1,16 +1,16 @@
 #pragma once
 
+#include "core/context.h"
+#include "core/result.h"
+
 #include <fmt/core.h>
 
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include "core/context.h"
-#include "core/result.h"
-
-/// Log lines: what changed, for operators (info and up), and why, for developers (debug). Each carries its context's id and actor, so
-/// that one id finds every layer. Log once, where an error is handled. Safe from any thread.
+/// Log lines: what changed, for operators (info and up), and why, for developers (debug). Each carries its context's id and actor,
+/// so that one id finds every layer. Log once, where an error is handled. Safe from any thread.
 namespace orrery::log {
 
 enum class Level { debug, info, warn, error };
@@ -29,7 +29,8 @@ bool enabled(Level level);
 /// Writes one line. `message` may hold anything: control characters are escaped, so that one call is one line.
 void write(Level level, const Context& ctx, std::string_view message);
 /// The line as it would be written, without the newline.
-std::string render(const Settings& settings, Level level, WallTime time, std::string_view context_id, std::string_view actor, std::string_view message);
+std::string render(const Settings& settings, Level level, WallTime time, std::string_view context_id, std::string_view actor,
+                   std::string_view message);
 
 Result<Level> parse_level(std::string_view text);
 Result<Format> parse_format(std::string_view text);

@@ -7,9 +7,9 @@
 namespace orrery {
 
 namespace {
-constexpr std::array<std::string_view, 14> code_names = {"invalid",     "unauthenticated", "denied",    "not_found", "conflict",
-                                                         "compacted",   "too_large",       "unsupported", "throttled", "cancelled",
-                                                         "timeout",     "unavailable",     "no_space",  "internal"};
+constexpr std::array<std::string_view, 14> code_names = {"invalid",   "unauthenticated", "denied",      "not_found", "conflict",
+                                                         "compacted", "too_large",       "unsupported", "throttled", "cancelled",
+                                                         "timeout",   "unavailable",     "no_space",    "internal"};
 static_assert(code_names.size() == static_cast<std::size_t>(Code::internal) + 1);
 } // namespace
 

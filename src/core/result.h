@@ -48,7 +48,8 @@ struct [[nodiscard]] Error {
     std::vector<FieldError> fields;
 
     Error() = default;
-    Error(Code code_, std::string message_, std::string remedy_ = {}) : code(code_), message(std::move(message_)), remedy(std::move(remedy_)) {}
+    Error(Code code_, std::string message_, std::string remedy_ = {})
+        : code(code_), message(std::move(message_)), remedy(std::move(remedy_)) {}
 
     /// "invalid: the port must be a number (fix: ...)", for logs and tests.
     std::string text() const;
@@ -68,7 +69,8 @@ public:
 
     Result() : state_(Error{Code::internal, "no result was produced"}) {}
     template <class U = T>
-        requires(std::is_convertible_v<U &&, T> && !std::is_same_v<std::remove_cvref_t<U>, Error> && !std::is_same_v<std::remove_cvref_t<U>, Result>)
+        requires(std::is_convertible_v<U &&, T> && !std::is_same_v<std::remove_cvref_t<U>, Error> &&
+                 !std::is_same_v<std::remove_cvref_t<U>, Result>)
     Result(U&& value) : state_(std::in_place_index<1>, std::forward<U>(value)) {}
     Result(Error error) : state_(std::in_place_index<0>, std::move(error)) {}
 
@@ -98,9 +100,9 @@ private:
 
 #define ORRERY_CONCAT_(a, b) a##b
 #define ORRERY_CONCAT(a, b) ORRERY_CONCAT_(a, b)
-#define ORRERY_TRY_(temporary, return_, declaration, ...)                                                                                    \
-    auto temporary = (__VA_ARGS__);                                                                                                          \
-    if (!temporary.ok()) return_ std::move(temporary).error();                                                                               \
+#define ORRERY_TRY_(temporary, return_, declaration, ...)                                                                          \
+    auto temporary = (__VA_ARGS__);                                                                                                \
+    if (!temporary.ok()) return_ std::move(temporary).error();                                                                     \
     declaration = std::move(temporary).value()
 
 /// TRY(auto port, parse_port(text)); binds the value, or returns the error from this function. A statement, one to a line.

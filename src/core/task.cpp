@@ -1,5 +1,7 @@
 #include "core/task.h"
 
+#include "core/log.h"
+
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
@@ -15,8 +17,6 @@
 #include <cassert>
 #include <cstdlib>
 #include <list>
-
-#include "core/log.h"
 
 namespace orrery {
 
@@ -91,7 +91,8 @@ Notifier::~Notifier() { notify_all(); }
 
 Task<Unit> Notifier::wait(Context ctx) {
     auto state = state_;
-    auto place = state->waiting.emplace(state->waiting.end(), asio::steady_timer(state->executor, ctx.deadline().value_or(SteadyTime::max())), false);
+    auto place = state->waiting.emplace(state->waiting.end(),
+                                        asio::steady_timer(state->executor, ctx.deadline().value_or(SteadyTime::max())), false);
     auto [error] = co_await place->first.async_wait(asio::as_tuple(asio::use_awaitable));
     const bool told = place->second;
     state->waiting.erase(place);

@@ -1,5 +1,8 @@
 #pragma once
 
+#include "core/context.h"
+#include "core/result.h"
+
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/thread_pool.hpp>
@@ -8,9 +11,6 @@
 #include <memory>
 #include <type_traits>
 #include <utility>
-
-#include "core/context.h"
-#include "core/result.h"
 
 namespace orrery {
 
@@ -28,7 +28,8 @@ public:
     TaskGroup(const TaskGroup&) = delete;
     TaskGroup& operator=(const TaskGroup&) = delete;
 
-    /// Starts the work at once. An exception that leaves it is a bug: it is logged and ends the process. After `stop` it is dropped unstarted.
+    /// Starts the work at once. An exception that leaves it is a bug: it is logged and ends the process. After `stop` it is dropped
+    /// unstarted.
     void spawn(asio::awaitable<void> work);
     /// Waits until all that was spawned has ended.
     asio::awaitable<void> join();
@@ -79,7 +80,9 @@ template <class T> Task<T> within_deadline(Context ctx, Task<T> work, Clock& clo
 namespace detail {
 /// Runs `work` against the clock; true if the clock won.
 asio::awaitable<bool> race_with_deadline(asio::awaitable<void> work, SteadyTime deadline, Clock& clock);
-template <class T> asio::awaitable<void> store_result(Task<T> work, std::shared_ptr<Result<T>> result) { *result = co_await std::move(work); }
+template <class T> asio::awaitable<void> store_result(Task<T> work, std::shared_ptr<Result<T>> result) {
+    *result = co_await std::move(work);
+}
 } // namespace detail
 
 template <class T> Task<T> within_deadline(Context ctx, Task<T> work, Clock& clock) {

@@ -1,11 +1,10 @@
 #include "core/task.h"
+#include "core/testing.h"
 
 #include <boost/asio/this_coro.hpp>
 
 #include <thread>
 #include <tuple>
-
-#include "core/testing.h"
 
 namespace orrery {
 
@@ -20,8 +19,10 @@ asio::awaitable<void> sleep_then_count(Duration time, int& ended) {
 
 asio::awaitable<void> wait_for(Notifier& notifier, Context ctx, std::vector<Code>& codes, int& told) {
     auto result = co_await notifier.wait(ctx);
-    if (result.ok()) ++told;
-    else codes.push_back(result.error().code);
+    if (result.ok())
+        ++told;
+    else
+        codes.push_back(result.error().code);
 }
 
 Task<int> answer_after(Duration time) {

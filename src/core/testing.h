@@ -1,5 +1,8 @@
 #pragma once
 
+#include "core/ids.h"
+#include "core/task.h"
+
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <gtest/gtest.h>
@@ -9,27 +12,24 @@
 #include <string>
 #include <system_error>
 
-#include "core/ids.h"
-#include "core/task.h"
-
-/// For tests only. CO_TEST gives a coroutine body on a private loop; `loop` is its io_context. Await first, assert after: no co_await inside
-/// a gtest macro, and `CO_ASSERT` where a failure must end the body.
-#define CO_TEST(suite, name)                                                                                                                 \
-    static ::orrery::asio::awaitable<void> co_test_##suite##_##name(::orrery::asio::io_context& loop);                                       \
-    TEST(suite, name) { ::orrery::testing::run_co_test(&co_test_##suite##_##name); }                                                         \
+/// For tests only. CO_TEST gives a coroutine body on a private loop; `loop` is its io_context. Await first, assert after: no
+/// co_await inside a gtest macro, and `CO_ASSERT` where a failure must end the body.
+#define CO_TEST(suite, name)                                                                                                       \
+    static ::orrery::asio::awaitable<void> co_test_##suite##_##name(::orrery::asio::io_context& loop);                             \
+    TEST(suite, name) { ::orrery::testing::run_co_test(&co_test_##suite##_##name); }                                               \
     static ::orrery::asio::awaitable<void> co_test_##suite##_##name([[maybe_unused]] ::orrery::asio::io_context& loop)
 
 /// Ends a coroutine test that cannot go on.
-#define CO_ASSERT(condition)                                                                                                                 \
-    if (!(condition)) {                                                                                                                      \
-        ADD_FAILURE() << "not so: " #condition;                                                                                              \
-        co_return;                                                                                                                           \
+#define CO_ASSERT(condition)                                                                                                       \
+    if (!(condition)) {                                                                                                            \
+        ADD_FAILURE() << "not so: " #condition;                                                                                    \
+        co_return;                                                                                                                 \
     }
 /// The same for a Result, with its error in words. What is given is evaluated once and may await.
-#define CO_ASSERT_OK(...)                                                                                                                    \
-    if (const auto& co_assert_result_ = (__VA_ARGS__); !co_assert_result_.ok()) {                                                            \
-        ADD_FAILURE() << #__VA_ARGS__ " failed: " << co_assert_result_.error().text();                                                       \
-        co_return;                                                                                                                           \
+#define CO_ASSERT_OK(...)                                                                                                          \
+    if (const auto& co_assert_result_ = (__VA_ARGS__); !co_assert_result_.ok()) {                                                  \
+        ADD_FAILURE() << #__VA_ARGS__ " failed: " << co_assert_result_.error().text();                                             \
+        co_return;                                                                                                                 \
     }
 
 namespace orrery::testing {
@@ -45,7 +45,9 @@ inline void run_co_test(asio::awaitable<void> (*body)(asio::io_context&)) {
 /// A folder of its own, removed with all its contents at the end.
 class TemporaryFolder {
 public:
-    TemporaryFolder() : path_(std::filesystem::temp_directory_path() / ("orrery-test-" + random_id())) { std::filesystem::create_directories(path_); }
+    TemporaryFolder() : path_(std::filesystem::temp_directory_path() / ("orrery-test-" + random_id())) {
+        std::filesystem::create_directories(path_);
+    }
     ~TemporaryFolder() {
         std::error_code ignored;
         std::filesystem::remove_all(path_, ignored);

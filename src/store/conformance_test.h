@@ -68,9 +68,9 @@ protected:
                                                            [[maybe_unused]] ::orrery::store::conformance::Lab& lab)
 
 /// Opens the store as `name`, a unique_ptr, or ends the test.
-#define CONFORMANCE_OPEN(name, ...)                                                                                               \
-    auto opened_##name = co_await lab.open(loop.get_executor(), ::orrery::store::Mirror::Options{__VA_ARGS__});                   \
-    CO_ASSERT_OK(opened_##name);                                                                                                  \
+#define CONFORMANCE_OPEN(name, ...)                                                                                                \
+    auto opened_##name = co_await lab.open(loop.get_executor(), ::orrery::store::Mirror::Options{__VA_ARGS__});                    \
+    CO_ASSERT_OK(opened_##name);                                                                                                   \
     auto name = std::move(*opened_##name)
 
 inline const Context ctx = Context::background();

@@ -120,7 +120,7 @@ def take_out(server, api, revision):
     kinds = api.get("/v1/kinds")["items"]
     streams = []
     for kind in kinds:
-        stream = Stream(server, f"/v1/{kind['plural']}?watch={revision}", seconds=3)
+        stream = Stream(server, f"/v1/{kind['plural']}?watch={revision}", seconds=1)
         streams.append(stream)
         for query in ("", "?limit=5000", "?order=newest", "?consistent=true"):
             tries(api, "GET", f"/v1/{kind['plural']}{query}", None)

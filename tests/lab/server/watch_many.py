@@ -53,7 +53,7 @@ class Sipper:
     """Reads a little now and then, so that it is never silent and always behind, and all the rest when asked."""
 
     def __init__(self, server, path):
-        self.watcher = Watcher(server, path, receive_buffer=4096)
+        self.watcher = Watcher(server, path, receive_buffer=1 << 17)
         self.watcher.socket.settimeout(60)
         self.tail = b""
         self.hurry = threading.Event()
@@ -73,7 +73,6 @@ class Sipper:
 
     def rest_of_it(self):
         """The data of the error event the stream ended with, or None."""
-        self.watcher.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         self.hurry.set()
         self.thread.join(120)
         found = re.search(rb"event: error\ndata: (\{.*\})\n\n", self.tail)

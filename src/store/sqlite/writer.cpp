@@ -5,7 +5,11 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
 
 namespace orrery::store {
 
@@ -20,6 +24,27 @@ int note_log_size(void* size, sqlite3*, const char*, int pages) {
 }
 
 } // namespace
+
+void Writer::lay_out_log() {
+    const std::string path = sqlite3_filename_wal(sqlite3_db_filename(database_.handle(), "main"));
+    struct statvfs disk{};
+    struct stat log{};
+    const auto wanted = static_cast<off_t>(options_.log_pages * 8192);
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    const bool roomy = ::fstatvfs(fd, &disk) == 0 && disk.f_bavail * disk.f_frsize > 16 * static_cast<std::uint64_t>(wanted);
+    if (roomy && ::fstat(fd, &log) == 0) {
+        const std::string zeros(1 << 20, '\0');
+        for (auto end = log.st_size; end < wanted;) {
+            const auto written =
+                ::pwrite(fd, zeros.data(), std::min<std::size_t>(zeros.size(), static_cast<std::size_t>(wanted - end)), end);
+            if (written <= 0) break;
+            end += written;
+        }
+        ::fsync(fd);
+    }
+    ::close(fd);
+}
 
 struct Writer::Statements {
     Statement begin, commit, rollback, insert, grant, revoke, compact, collect, move;
@@ -48,24 +73,25 @@ Writer::~Writer() {
 }
 
 void Writer::submit(const Batch& batch) {
-    at_hand_.store(&batch, std::memory_order_release);
-    at_hand_.notify_one();
+    {
+        std::lock_guard lock(mutex_);
+        at_hand_.store(&batch, std::memory_order_release);
+    }
+    given_.notify_one();
 }
 
 void Writer::stop() {
     if (!thread_.joinable()) return;
-    // The batch at hand is finished first: the thread clears the place before it looks again.
-    const Batch* none = nullptr;
-    while (!at_hand_.compare_exchange_weak(none, &end_of_work)) {
-        if (none == &end_of_work) return;
-        none = nullptr;
-        std::this_thread::yield();
-    }
-    at_hand_.notify_one();
+    std::unique_lock lock(mutex_);
+    // The batch at hand is finished first.
+    taken_.wait(lock, [this] { return at_hand_ == nullptr || at_hand_ == &end_of_work; });
+    at_hand_ = &end_of_work;
+    given_.notify_one();
 }
 
 void Writer::work() {
     ::pthread_setname_np(::pthread_self(), "store-writer");
+    lay_out_log();
     auto prepared = [&](const char* sql) {
         auto statement = database_.prepare(sql);
         if (!statement.ok()) {
@@ -84,21 +110,31 @@ void Writer::work() {
                           prepared("DELETE FROM log WHERE seq=?"),
                           prepared("INSERT OR REPLACE INTO meta(name, value) VALUES ('moved_to', ?)")};
     for (;;) {
-        // A lone client's next write comes some microseconds after the answer to its last: to be awake then saves it two switches.
-        const auto until = std::chrono::steady_clock::now() + options_.spin;
-        const Batch* batch = nullptr;
-        while (!(batch = at_hand_.load(std::memory_order_acquire))) {
-            if (std::chrono::steady_clock::now() < until) continue;
-            at_hand_.wait(nullptr, std::memory_order_acquire);
-        }
+        const auto* batch = next();
         if (batch == &end_of_work) return;
         auto outcome = commit(statements, *batch);
         const bool full = !outcome.ok() && outcome.error().code == Code::no_space;
-        at_hand_.store(nullptr, std::memory_order_release);
+        {
+            std::lock_guard lock(mutex_);
+            at_hand_ = nullptr;
+        }
+        taken_.notify_one();
         done_(std::move(outcome));
         // On a full disk, folding makes the room that the log already has usable again.
         if (pages_in_log_ >= fold_at_ || full) fold_log();
     }
+}
+
+const Batch* Writer::next() {
+    // A lone client's next write comes some microseconds after the answer to its last: to be awake then saves it two switches.
+    // Without yielding: on a busy machine that would hand the processor to others for milliseconds.
+    const auto until = std::chrono::steady_clock::now() + options_.spin;
+    do {
+        if (const auto* batch = at_hand_.load(std::memory_order_acquire)) return batch;
+    } while (std::chrono::steady_clock::now() < until);
+    std::unique_lock lock(mutex_);
+    given_.wait(lock, [this] { return at_hand_ != nullptr; });
+    return at_hand_;
 }
 
 Result<Unit> Writer::commit(Statements& statements, const Batch& batch) {

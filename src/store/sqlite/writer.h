@@ -3,8 +3,10 @@
 #include "store/sqlite/format.h"
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -56,14 +58,20 @@ public:
 private:
     struct Statements;
     void work();
+    const Batch* next();
     Result<Unit> commit(Statements& statements, const Batch& batch);
     Result<Unit> write(Statements& statements, const Batch& batch);
     void fold_log();
+    /// Gives the log its full length once. To sync a write within a file is much cheaper than to sync one that makes it longer,
+    /// because the file system then has nothing of its own to write. Zeros at the end of a log mean nothing to SQLite.
+    void lay_out_log();
 
     Database database_;
     Options options_;
     Done done_;
-    std::atomic<const Batch*> at_hand_ = nullptr;
+    std::mutex mutex_;
+    std::condition_variable given_, taken_;
+    std::atomic<const Batch*> at_hand_ = nullptr; // changed under the mutex; looked at without it
     std::size_t pages_in_log_ = 0;
     std::size_t fold_at_;
     std::atomic<std::int64_t> folds_ = 0;

@@ -69,6 +69,8 @@ class Sipper:
             if not data:
                 return
             self.tail = (self.tail + data)[-65536:]
+            if self.tail.endswith(b"\r\n0\r\n\r\n"):  # the answer's end; the connection stays
+                return
             self.hurry.wait(0.2)
 
     def rest_of_it(self):

@@ -48,5 +48,8 @@ function(orrery_module name)
     endif()
     gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}." PROPERTIES TIMEOUT 120 LABELS unit)
     set_property(GLOBAL APPEND PROPERTY ORRERY_TESTS ${name}_test)
+    if(CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo") # unit tests run in the sanitized builds; this one is for labs and benches
+      set_target_properties(${name}_test PROPERTIES EXCLUDE_FROM_ALL ON)
+    endif()
   endif()
 endfunction()

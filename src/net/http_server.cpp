@@ -29,6 +29,7 @@ namespace {
 
 constexpr auto server_token = asio::as_tuple(asio::use_awaitable);
 constexpr std::size_t refused_politely = 64; // at once; beyond that a connection too many is just closed
+constexpr std::size_t accepted_at_once = 64;
 
 struct Listener {
     explicit Listener(asio::ip::tcp::acceptor acceptor_, std::shared_ptr<TlsContext> tls_)
@@ -93,6 +94,7 @@ Result<Unit> HttpServer::State::listen(const Listen& where) {
     acceptor.bind(endpoint, error);
     if (error) return cannot(error);
     acceptor.listen(4096, error);
+    if (!error) acceptor.non_blocking(true, error);
     if (error) return cannot(error);
     listeners.push_back(std::make_shared<Listener>(std::move(acceptor), where.tls));
     return Unit{};
@@ -106,6 +108,15 @@ asio::awaitable<void> HttpServer::State::accept(std::shared_ptr<State> self, std
         if (!error) {
             try {
                 self->add(std::move(socket), peer, listener->tls);
+                // All that wait come in together: one at each turn of a busy loop would keep the last of a thousand out for
+                // seconds.
+                for (std::size_t more = 0; more < accepted_at_once; ++more) {
+                    boost::system::error_code none_waits;
+                    asio::ip::tcp::socket next(self->executor);
+                    listener->acceptor.accept(next, peer, none_waits);
+                    if (none_waits) break;
+                    self->add(std::move(next), peer, listener->tls);
+                }
             } catch (const std::exception& failure) { // out of memory: this connection's end, not the server's
                 log::warn(Context::background(), "cannot serve a connection: {}", failure.what());
             }

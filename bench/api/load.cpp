@@ -1,9 +1,10 @@
 // A load generator for HTTP/1.1 servers that costs little itself: so many keep-alive connections on one thread, each with one
 // request under way. Requests are taken in turn from a file made beforehand, so that nothing is rendered while the clock runs.
 //
-//   bench_api_load PORT CONNECTIONS SECONDS FILE
+//   bench_api_load PORT CONNECTIONS SECONDS FILE [FIRST]
 //
-// FILE: requests as they go over the wire, each after its length as 4 bytes in the machine's order. Prints one JSON object.
+// FILE: requests as they go over the wire, each after its length as 4 bytes in the machine's order. FIRST: which one to begin with.
+// Prints one JSON object, with the request to begin with the next time.
 
 #include <fmt/format.h>
 
@@ -94,8 +95,8 @@ struct Connection {
 
 class Load {
 public:
-    Load(std::uint16_t port, std::size_t connections, std::vector<std::string> requests)
-        : requests_(std::move(requests)), poll_(::epoll_create1(0)), connections_(connections) {
+    Load(std::uint16_t port, std::size_t connections, std::vector<std::string> requests, std::size_t first)
+        : requests_(std::move(requests)), poll_(::epoll_create1(0)), connections_(connections), next_(first) {
         sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
         for (auto& connection : connections_) {
             connection.fd = ::socket(AF_INET, SOCK_STREAM, 0);
@@ -156,15 +157,15 @@ private:
         for (const auto& [status, count] : statuses_)
             statuses += fmt::format("{}\"{}\":{}", statuses.empty() ? "" : ",", status, count);
         fmt::print("{{\"requests\":{},\"seconds\":{:.3f},\"rate\":{:.1f},\"p50_ms\":{:.3f},\"p99_ms\":{:.3f},\"max_ms\":{:.3f},"
-                   "\"statuses\":{{{}}}}}\n",
-                   took_.size(), seconds, static_cast<double>(took_.size()) / seconds, at(0.5), at(0.99), at(1), statuses);
+                   "\"next\":{},\"statuses\":{{{}}}}}\n",
+                   took_.size(), seconds, static_cast<double>(took_.size()) / seconds, at(0.5), at(0.99), at(1), next_, statuses);
         if (!first_refusal_.empty()) fmt::print(stderr, "{}\n", first_refusal_);
     }
 
     std::vector<std::string> requests_;
     int poll_;
     std::vector<Connection> connections_;
-    std::size_t next_ = 0;
+    std::size_t next_;
     std::vector<std::uint32_t> took_; // in 100 ns
     std::map<std::string, std::uint64_t> statuses_;
     std::string first_refusal_;
@@ -174,8 +175,8 @@ private:
 } // namespace
 
 int main(int argc, char** argv) {
-    if (argc != 5) fail("usage: bench_api_load PORT CONNECTIONS SECONDS FILE");
-    Load load(static_cast<std::uint16_t>(std::stoi(argv[1])), static_cast<std::size_t>(std::stoul(argv[2])),
-              read_requests(argv[4]));
+    if (argc != 5 && argc != 6) fail("usage: bench_api_load PORT CONNECTIONS SECONDS FILE [FIRST]");
+    Load load(static_cast<std::uint16_t>(std::stoi(argv[1])), static_cast<std::size_t>(std::stoul(argv[2])), read_requests(argv[4]),
+              argc > 5 ? std::stoul(argv[5]) : 0);
     load.run(std::chrono::duration<double>(std::stod(argv[3])));
 }

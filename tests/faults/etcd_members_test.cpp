@@ -47,8 +47,10 @@ asio::awaitable<void> write_until_ended(Store& store, int writer, Written& writt
             written.acknowledged[key] = *done;
         else if (outcome_unknown(done.error()))
             written.unknown.insert(key);
-        else
-            ADD_FAILURE() << done.error().text(); // nothing else may happen to a write of which two members of three are alive
+        else { // nothing else may happen to a write while two members of three are alive
+            ADD_FAILURE() << done.error().text();
+            written.ended = true;
+        }
     }
 }
 

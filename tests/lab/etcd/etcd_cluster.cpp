@@ -21,31 +21,35 @@ namespace {
 
 constexpr const char* etcd_program = "/usr/bin/etcd";
 
-/// A port nobody listens on. The sockets are held until all are chosen, so that no two are the same.
+sockaddr_in loopback(int port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    return address;
+}
+
+/// Ports nobody listens on, none of them given out twice. They lie below those that the kernel gives to outgoing connections:
+/// a member that is killed and started again must find its port free, whatever other tests connect to meanwhile. Each process has a
+/// block of its own.
 std::vector<int> free_ports(std::size_t count) {
-    std::vector<int> sockets, ports;
-    for (std::size_t i = 0; i < count; ++i) {
+    constexpr int first = 10240, block = 32, blocks = 700;
+    static int given = 0;
+    std::vector<int> ports;
+    for (int tried = 0; ports.size() < count && tried < block; ++tried) {
+        const int port = first + ::getpid() % blocks * block + given++ % block;
         const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        sockaddr_in address{};
-        address.sin_family = AF_INET;
-        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        socklen_t size = sizeof(address);
-        if (::bind(socket, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-            ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0)
-            ports.push_back(ntohs(address.sin_port));
-        sockets.push_back(socket);
+        const auto address = loopback(port);
+        if (::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) ports.push_back(port);
+        ::close(socket);
     }
-    for (int socket : sockets) ::close(socket);
     return ports;
 }
 
 bool accepts_connections(int port) {
     const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(static_cast<std::uint16_t>(port));
-    const bool connected = ::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+    const auto address = loopback(port);
+    const bool connected = ::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
     ::close(socket);
     return connected;
 }

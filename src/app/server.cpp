@@ -7,6 +7,7 @@
 #include "app/settings.h"
 #include "app/store_admin.h"
 #include "app/store_choice.h"
+#include "catalog/kinds.h"
 #include "core/log.h"
 #include "drivers/keystone/keystone.h"
 #include "drivers/ldap/ldap.h"
@@ -98,6 +99,9 @@ public:
         registry_.add(resource::event_kind());
         registry_.add(identity::user_kind(pool_));
         registry_.add(identity::token_kind(clock_));
+        registry_.add(catalog::service_kind());
+        registry_.add(catalog::instance_kind());
+        registry_.add(catalog::catalog_node_kind());
         CO_TRY(std::ignore, registry_.check());
         resources_ = std::make_unique<resource::Resources>(*store_, registry_, *sealer_, clock_);
         identity_ = std::make_unique<identity::Identity>(

@@ -89,7 +89,8 @@ void Index::change(const Kind& kind, const store::Event& event) {
         postings.push_back(&at->second);
     }
     if (postings == entry.postings) return; // a change of status, mostly
-    for (auto* posting : postings) posting->entries.insert(&entry);
+    // What is new mostly comes last: events are named by their time.
+    for (auto* posting : postings) posting->entries.insert(posting->entries.end(), &entry);
     for (auto* posting : entry.postings)
         if (std::find(postings.begin(), postings.end(), posting) == postings.end()) leave(&entry, posting);
     entry.postings = std::move(postings);

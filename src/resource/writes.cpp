@@ -22,6 +22,15 @@ json::object labels_and_spec(const Object& object) {
     return out;
 }
 
+/// What differs between them. Most writes change one part only, and then only that is copied.
+std::vector<Difference> differences_of(const Kind& kind, const Object* before, const Object& after) {
+    if (before == nullptr) return differences(kind, json::object(), labels_and_spec(after));
+    Object old_part, new_part;
+    if (before->labels != after.labels) old_part.labels = before->labels, new_part.labels = after.labels;
+    if (before->spec != after.spec) old_part.spec = before->spec, new_part.spec = after.spec;
+    return differences(kind, labels_and_spec(old_part), labels_and_spec(new_part));
+}
+
 Error wrong_revision(const Kind& kind, const Object& before, store::Revision expected) {
     Error error{Code::conflict,
                 fmt::format("{} {} is at revision {}, not {}: somebody changed it meanwhile", kind.name(), before.name,
@@ -210,7 +219,7 @@ Task<Resources::State::Attempt> Resources::State::attempt_write(Context ctx, con
     }
 
     auto& outcome = attempt.outcome;
-    outcome.differences = differences(kind, before ? labels_and_spec(*before) : json::object(), labels_and_spec(after));
+    outcome.differences = differences_of(kind, standing, after);
     outcome.what = !before ? Outcome::What::created : Outcome::What::updated;
     if (before && outcome.differences.empty() && before->status == after.status) {
         outcome.what = Outcome::What::unchanged;

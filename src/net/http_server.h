@@ -44,6 +44,9 @@ public:
     /// other than this writer, is cancelled once, so that it comes to look here. When the time of grace is over it is cancelled
     /// again and the connection cut.
     virtual bool stopping() const = 0;
+    /// Before a long wait for something to answer with: from now on this is looked after like a stream that has begun. What the
+    /// handler awaits is cancelled when the client leaves or the server wants to stop.
+    virtual void will_wait() = 0;
 };
 
 /// Called once a request's head has arrived. `ctx` carries the request id (X-Request-Id in, or made) and the request's deadline.

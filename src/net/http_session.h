@@ -35,8 +35,8 @@ public:
 
     /// Ends what has lasted too long.
     void sweep(SteadyTime now);
-    /// Whether a stream is being sent whose client may leave without a sound.
-    bool is_streaming() const { return begun_ && !finished_ && !gone_; }
+    /// Whether a stream is being sent, or waited for, whose client may leave without a sound.
+    bool is_streaming() const { return (begun_ || waiting_) && !finished_ && !gone_; }
     int descriptor() const { return wire_->descriptor(); }
     /// The client closed its end.
     void client_left();
@@ -76,6 +76,7 @@ private:
     Task<Unit> finish(Context ctx) override;
     bool begun() const override { return begun_; }
     bool stopping() const override { return shared_->stopping; }
+    void will_wait() override { waiting_ = true; }
 
     std::shared_ptr<ServerShared> shared_;
     std::unique_ptr<Wire> wire_;
@@ -106,6 +107,7 @@ private:
 
     // Its answer
     bool begun_ = false, finished_ = false, chunked_ = false;
+    bool waiting_ = false; // the handler said that it will be quiet for long
     std::optional<std::uint64_t> promised_; // bytes of a stream with Content-Length still to be written
     int status_ = 0;
 };

@@ -274,7 +274,11 @@ Task<std::unique_ptr<Wire>> connect_wire(Context ctx, Url url, std::shared_ptr<T
     const auto bounded = ctx.with_timeout(connect_timeout);
     CO_TRY(auto socket, co_await connect_any(bounded, url));
     if (url.scheme != "https") co_return plain_wire(std::move(socket));
-    auto wire = co_await within_deadline(bounded, shake_hands(url, std::move(tls), std::move(socket)));
+    co_return co_await tls_client_wire(bounded, std::move(url), std::move(tls), std::move(socket));
+}
+
+Task<std::unique_ptr<Wire>> tls_client_wire(Context ctx, Url url, std::shared_ptr<TlsContext> tls, Tcp::socket socket) {
+    auto wire = co_await within_deadline(ctx, shake_hands(url, std::move(tls), std::move(socket)));
     if (!wire.ok() && wire.error().code == Code::timeout)
         co_return cannot_connect(url, Code::timeout, "no TLS handshake in time", "check that the service speaks TLS on this port");
     co_return std::move(wire);

@@ -53,6 +53,9 @@ std::unique_ptr<TlsServerWire> tls_server_wire(asio::ip::tcp::socket socket, std
 /// `denied` name the peer.
 Task<std::unique_ptr<Wire>> connect_wire(Context ctx, Url url, std::shared_ptr<TlsContext> tls, Duration connect_timeout);
 
+/// The client's side of TLS on a connected socket: shakes hands and verifies, within the context's deadline. Errors as above.
+Task<std::unique_ptr<Wire>> tls_client_wire(Context ctx, Url url, std::shared_ptr<TlsContext> tls, asio::ip::tcp::socket socket);
+
 /// "connection refused": what the system says, as part of a sentence.
 std::string in_words(const boost::system::error_code& error);
 

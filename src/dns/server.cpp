@@ -1,0 +1,385 @@
+#include "dns/server.h"
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ip/v6_only.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <list>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace orrery::dns {
+
+namespace {
+
+namespace asio = boost::asio;
+using Tcp = asio::ip::tcp;
+constexpr auto dns_token = asio::as_tuple(asio::use_awaitable);
+constexpr std::size_t udp_batch = 32, udp_query = 4096, udp_answer = 4096;
+
+/// Closes what it holds.
+class Descriptor {
+public:
+    Descriptor() = default;
+    explicit Descriptor(int fd) : fd_(fd) {}
+    Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+    Descriptor& operator=(Descriptor&& other) noexcept {
+        if (this != &other) {
+            close();
+            fd_ = std::exchange(other.fd_, -1);
+        }
+        return *this;
+    }
+    ~Descriptor() { close(); }
+    int get() const { return fd_; }
+
+private:
+    void close() {
+        if (fd_ >= 0) ::close(fd_);
+        fd_ = -1;
+    }
+    int fd_ = -1;
+};
+
+Error cannot_listen(const std::string& address, std::uint16_t port, std::string_view transport, int error) {
+    return Error{Code::unavailable,
+                 fmt::format("cannot listen for DNS at {}:{} ({}): {}", address, port, transport, std::strerror(error)),
+                 error == EACCES ? "ports below 1024 need CAP_NET_BIND_SERVICE" : "choose another address or port"};
+}
+
+Asker asker_of(const sockaddr_storage& from) {
+    Asker out;
+    if (from.ss_family == AF_INET6) {
+        const auto& v6 = reinterpret_cast<const sockaddr_in6&>(from);
+        if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
+            std::memcpy(out.address.data(), &v6.sin6_addr.s6_addr[12], 4);
+        } else {
+            out.v6 = true;
+            std::memcpy(out.address.data(), &v6.sin6_addr, 16);
+        }
+    } else {
+        std::memcpy(out.address.data(), &reinterpret_cast<const sockaddr_in&>(from).sin_addr, 4);
+    }
+    return out;
+}
+
+bool has_port(const sockaddr_storage& from) {
+    return from.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(from).sin6_port != 0
+                                      : reinterpret_cast<const sockaddr_in&>(from).sin_port != 0;
+}
+
+} // namespace
+
+struct Server::State : std::enable_shared_from_this<State> {
+    Options options;
+    std::shared_ptr<const Responder> responder;
+    std::uint16_t port = 0;
+    std::vector<Descriptor> sockets;
+    Descriptor wake;
+    std::vector<std::thread> threads;
+    std::atomic<bool> stopping{false};
+    std::atomic<std::uint64_t> udp_queries{0}, tcp_queries{0}, answers{0}, dropped{0};
+    std::atomic<std::size_t> tcp_clients{0};
+
+    // The rest belongs to the TCP thread.
+    asio::io_context loop{1};
+    std::unique_ptr<Tcp::acceptor> acceptor;
+    struct Client {
+        explicit Client(Tcp::socket socket_) : socket(std::move(socket_)), idle(socket.get_executor()) {}
+        Tcp::socket socket;
+        asio::steady_timer idle;
+    };
+    std::list<std::shared_ptr<Client>> clients; ///< the longest idle first
+
+    Result<Descriptor> udp_socket(const asio::ip::address& address, std::uint16_t at) const {
+        const bool v6 = address.is_v6();
+        Descriptor socket(::socket(v6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+        if (socket.get() < 0) return cannot_listen(options.address, at, "UDP", errno);
+        const int on = 1, off = 0;
+        if (options.threads > 1) ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
+        const int buffer = 4 << 20;
+        ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer);
+        if (v6) {
+            ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+            ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_RECVPKTINFO, &on, sizeof on);
+        } else {
+            ::setsockopt(socket.get(), IPPROTO_IP, IP_PKTINFO, &on, sizeof on);
+            // No path MTU discovery: an answer goes out whole or in fragments, never as an error to a forged "too big".
+            const int dont = IP_PMTUDISC_DONT;
+            ::setsockopt(socket.get(), IPPROTO_IP, IP_MTU_DISCOVER, &dont, sizeof dont);
+        }
+        sockaddr_storage storage{};
+        socklen_t size = 0;
+        if (v6) {
+            auto& to = reinterpret_cast<sockaddr_in6&>(storage);
+            to.sin6_family = AF_INET6;
+            to.sin6_port = htons(at);
+            const auto bytes = address.to_v6().to_bytes();
+            std::memcpy(&to.sin6_addr, bytes.data(), bytes.size());
+            to.sin6_scope_id = static_cast<std::uint32_t>(address.to_v6().scope_id());
+            size = sizeof to;
+        } else {
+            auto& to = reinterpret_cast<sockaddr_in&>(storage);
+            to.sin_family = AF_INET;
+            to.sin_port = htons(at);
+            const auto bytes = address.to_v4().to_bytes();
+            std::memcpy(&to.sin_addr, bytes.data(), bytes.size());
+            size = sizeof to;
+        }
+        if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&storage), size) != 0)
+            return cannot_listen(options.address, at, "UDP", errno);
+        return socket;
+    }
+
+    static std::uint16_t port_of(int fd) {
+        sockaddr_storage storage{};
+        socklen_t size = sizeof storage;
+        if (::getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return 0;
+        return ntohs(storage.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(storage).sin6_port
+                                                   : reinterpret_cast<sockaddr_in&>(storage).sin_port);
+    }
+
+    Result<Unit> listen_tcp(const asio::ip::address& address, std::uint16_t at) {
+        boost::system::error_code error;
+        acceptor = std::make_unique<Tcp::acceptor>(loop);
+        const Tcp::endpoint endpoint(address, at);
+        acceptor->open(endpoint.protocol(), error);
+        if (!error) acceptor->set_option(Tcp::acceptor::reuse_address(true), error);
+        if (!error && address.is_v6()) acceptor->set_option(asio::ip::v6_only(false), error);
+        if (!error) acceptor->bind(endpoint, error);
+        if (!error) acceptor->listen(128, error);
+        if (error) return cannot_listen(options.address, at, "TCP", error.value());
+        return Unit{};
+    }
+
+    /// Datagrams in batches, each answered from where it came to.
+    void serve_udp(int fd) {
+        std::vector<std::array<std::uint8_t, udp_query>> in(udp_batch);
+        std::vector<std::array<std::uint8_t, udp_answer>> out(udp_batch);
+        std::vector<std::array<std::uint8_t, 128>> control(udp_batch);
+        std::vector<sockaddr_storage> from(udp_batch);
+        std::vector<iovec> in_pieces(udp_batch), out_pieces(udp_batch);
+        std::vector<mmsghdr> received(udp_batch), sent(udp_batch);
+        while (!stopping) {
+            std::array<pollfd, 2> waits{pollfd{fd, POLLIN, 0}, pollfd{wake.get(), POLLIN, 0}};
+            if (::poll(waits.data(), waits.size(), -1) < 0 && errno != EINTR) return;
+            if (stopping) return;
+            for (std::size_t i = 0; i < udp_batch; ++i) {
+                in_pieces[i] = {in[i].data(), in[i].size()};
+                received[i] = {};
+                auto& head = received[i].msg_hdr;
+                head.msg_name = &from[i];
+                head.msg_namelen = sizeof from[i];
+                head.msg_iov = &in_pieces[i];
+                head.msg_iovlen = 1;
+                head.msg_control = control[i].data();
+                head.msg_controllen = control[i].size();
+            }
+            const int count = ::recvmmsg(fd, received.data(), udp_batch, MSG_DONTWAIT, nullptr);
+            if (count <= 0) continue;
+            std::size_t answering = 0;
+            for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+                const auto& head = received[i].msg_hdr;
+                std::size_t size = 0;
+                if (has_port(from[i]) && (head.msg_flags & MSG_TRUNC) == 0)
+                    size = responder->respond(Bytes(in[i].data(), received[i].msg_len), asker_of(from[i]), out[answering]);
+                if (size == 0) {
+                    dropped.fetch_add(1, std::memory_order_relaxed);
+                    continue;
+                }
+                out_pieces[answering] = {out[answering].data(), size};
+                sent[answering] = {};
+                auto& reply = sent[answering].msg_hdr;
+                reply.msg_name = &from[i];
+                reply.msg_namelen = head.msg_namelen;
+                reply.msg_iov = &out_pieces[answering];
+                reply.msg_iovlen = 1;
+                // IP_PKTINFO as it came says which of our addresses was asked: the reply leaves from there.
+                if ((head.msg_flags & MSG_CTRUNC) == 0 && head.msg_controllen > 0) {
+                    reply.msg_control = head.msg_control;
+                    reply.msg_controllen = head.msg_controllen;
+                    for (auto* piece = CMSG_FIRSTHDR(&reply); piece != nullptr; piece = CMSG_NXTHDR(&reply, piece)) {
+                        if (piece->cmsg_level != IPPROTO_IP || piece->cmsg_type != IP_PKTINFO) continue;
+                        in_pktinfo info{};
+                        std::memcpy(&info, CMSG_DATA(piece), sizeof info);
+                        info.ipi_ifindex = 0; // the routing table knows
+                        info.ipi_spec_dst = info.ipi_addr;
+                        std::memcpy(CMSG_DATA(piece), &info, sizeof info);
+                    }
+                }
+                ++answering;
+            }
+            udp_queries.fetch_add(static_cast<std::uint64_t>(count), std::memory_order_relaxed);
+            for (std::size_t done = 0; done < answering;) {
+                const int now = ::sendmmsg(fd, &sent[done], static_cast<unsigned>(answering - done), 0);
+                if (now > 0) {
+                    done += static_cast<std::size_t>(now);
+                    answers.fetch_add(static_cast<std::uint64_t>(now), std::memory_order_relaxed);
+                } else if (errno != EINTR) {
+                    ++done; // this one cannot be sent; the others may
+                }
+            }
+        }
+    }
+
+    static asio::awaitable<void> accept(std::shared_ptr<State> self) {
+        for (;;) {
+            auto [error, socket] = co_await self->acceptor->async_accept(dns_token);
+            if (self->stopping) co_return;
+            if (error) {
+                asio::steady_timer pause(self->loop, std::chrono::milliseconds(100)); // no descriptors left, most likely
+                co_await pause.async_wait(dns_token);
+                continue;
+            }
+            if (self->clients.size() >= self->options.max_tcp_clients) {
+                boost::system::error_code ignored;
+                self->clients.front()->socket.close(ignored);
+                self->clients.front()->idle.cancel();
+                self->clients.pop_front();
+            }
+            auto client = std::make_shared<Client>(std::move(socket));
+            client->idle.expires_after(std::chrono::seconds(self->options.tcp_idle_seconds));
+            const auto place = self->clients.insert(self->clients.end(), client);
+            self->tcp_clients = self->clients.size();
+            asio::co_spawn(self->loop, serve_client(self, client, place), asio::detached);
+            asio::co_spawn(self->loop, watch_client(self, client), asio::detached);
+        }
+    }
+
+    /// Closes a client that is silent, or slow to read, for too long.
+    static asio::awaitable<void> watch_client(std::shared_ptr<State> self, std::shared_ptr<Client> client) {
+        while (client->socket.is_open()) {
+            auto [error] = co_await client->idle.async_wait(dns_token);
+            if (error) continue; // set anew, or closed
+            boost::system::error_code ignored;
+            client->socket.close(ignored);
+        }
+    }
+
+    static asio::awaitable<void> serve_client(std::shared_ptr<State> self, std::shared_ptr<Client> client,
+                                              std::list<std::shared_ptr<Client>>::iterator place) {
+        boost::system::error_code failed;
+        client->socket.set_option(Tcp::no_delay(true), failed);
+        const auto peer = client->socket.remote_endpoint(failed);
+        Asker asker{.transport = Asker::Transport::tcp};
+        if (!failed && peer.address().is_v4()) {
+            const auto bytes = peer.address().to_v4().to_bytes();
+            std::copy(bytes.begin(), bytes.end(), asker.address.begin());
+        } else if (!failed) {
+            asker.v6 = true;
+            asker.address = peer.address().to_v6().to_bytes();
+        }
+        std::vector<std::uint8_t> in, out(2 + 0xFFFF);
+        while (!failed && !self->stopping) {
+            client->idle.expires_after(std::chrono::seconds(self->options.tcp_idle_seconds));
+            std::array<std::uint8_t, 2> length_bytes{};
+            auto [error, got] = co_await asio::async_read(client->socket, asio::buffer(length_bytes), dns_token);
+            if (error) break;
+            const std::size_t length = static_cast<std::size_t>(length_bytes[0]) << 8 | length_bytes[1];
+            if (length < 12) break;
+            in.resize(length);
+            auto [error2, got2] = co_await asio::async_read(client->socket, asio::buffer(in), dns_token);
+            if (error2) break;
+            self->tcp_queries.fetch_add(1, std::memory_order_relaxed);
+            const auto size = self->responder->respond(in, asker, std::span(out).subspan(2));
+            if (size == 0) {
+                self->dropped.fetch_add(1, std::memory_order_relaxed);
+                break;
+            }
+            out[0] = static_cast<std::uint8_t>(size >> 8);
+            out[1] = static_cast<std::uint8_t>(size);
+            client->idle.expires_after(std::chrono::seconds(self->options.tcp_idle_seconds));
+            auto [error3, put] = co_await asio::async_write(client->socket, asio::buffer(out.data(), size + 2), dns_token);
+            if (error3) break;
+            self->answers.fetch_add(1, std::memory_order_relaxed);
+            // Now the least idle.
+            if (client->socket.is_open()) self->clients.splice(self->clients.end(), self->clients, place);
+        }
+        // Whoever made room for another took this client off the list and closed it.
+        if (client->socket.is_open() || std::find(self->clients.begin(), self->clients.end(), client) != self->clients.end())
+            self->clients.erase(place);
+        self->tcp_clients = self->clients.size();
+        client->socket.close(failed);
+        client->idle.cancel();
+    }
+};
+
+Server::Server(Options options, std::shared_ptr<const Responder> responder) : state_(std::make_shared<State>()) {
+    state_->options = std::move(options);
+    state_->responder = std::move(responder);
+}
+
+Server::~Server() { stop(); }
+
+Result<Unit> Server::start() {
+    auto& state = *state_;
+    boost::system::error_code bad;
+    const auto address = asio::ip::make_address(state.options.address, bad);
+    if (bad) return Error{Code::invalid, fmt::format("\"{}\" is no address to listen at", state.options.address)};
+    state.wake = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (state.wake.get() < 0) return cannot_listen(state.options.address, state.options.port, "eventfd", errno);
+    // With any port asked for, what UDP got may be taken for TCP: then another.
+    for (int attempt = 0;; ++attempt) {
+        state.sockets.clear();
+        TRY(auto first, state.udp_socket(address, state.options.port));
+        state.port = State::port_of(first.get());
+        state.sockets.push_back(std::move(first));
+        auto tcp = state.listen_tcp(address, state.port);
+        if (tcp.ok()) break;
+        if (state.options.port != 0 || attempt == 20) return std::move(tcp).error();
+    }
+    for (int i = 1; i < state.options.threads; ++i) {
+        TRY(auto more, state.udp_socket(address, state.port));
+        state.sockets.push_back(std::move(more));
+    }
+    for (const auto& socket : state.sockets)
+        state.threads.emplace_back([shared = state_, fd = socket.get()] { shared->serve_udp(fd); });
+    asio::co_spawn(state.loop, State::accept(state_), asio::detached);
+    state.threads.emplace_back([shared = state_] { shared->loop.run(); });
+    return Unit{};
+}
+
+std::uint16_t Server::port() const { return state_->port; }
+
+void Server::stop() {
+    auto& state = *state_;
+    if (state.threads.empty()) return;
+    state.stopping = true;
+    const std::uint64_t one = 1;
+    std::ignore = ::write(state.wake.get(), &one, sizeof one); // never read: it wakes them all
+    asio::post(state.loop, [shared = state_] {
+        boost::system::error_code ignored;
+        shared->acceptor->close(ignored);
+        for (const auto& client : shared->clients) {
+            client->socket.close(ignored);
+            client->idle.cancel();
+        }
+    });
+    for (auto& thread : state.threads) thread.join();
+    state.threads.clear();
+    state.sockets.clear();
+}
+
+Server::Counts Server::counts() const {
+    return {state_->udp_queries, state_->tcp_queries, state_->answers, state_->dropped, state_->tcp_clients};
+}
+
+} // namespace orrery::dns

@@ -1,0 +1,113 @@
+#include "dns/message.h"
+#include "dns/server.h"
+
+#include <boost/asio/connect.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ip/udp.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
+#include <gtest/gtest.h>
+
+namespace orrery::dns {
+
+namespace {
+
+namespace asio = boost::asio;
+
+/// Answers every question with one address, and says over which transport.
+class Echo final : public Responder {
+public:
+    std::size_t respond(Bytes bytes, const Asker& asker, std::span<std::uint8_t> out) const noexcept override {
+        const auto reading = read_query(bytes);
+        if (reading.what == Reading::What::drop) return 0;
+        if (reading.what == Reading::What::refuse) return write_refusal(out, reading.query, bytes, reading.rcode);
+        Writer writer(out, out.size(), reading.query, bytes);
+        writer.a(Writer::Section::answer, reading.query.name, 1,
+                 {192, 0, 2, static_cast<std::uint8_t>(asker.transport == Asker::Transport::tcp ? 2 : 1)});
+        return writer.finish({});
+    }
+};
+
+std::string answer_text(Bytes bytes) {
+    const auto message = read_message(bytes);
+    return message.ok() && message->answer.size() == 1 ? message->answer[0].to_text() : "?";
+}
+
+struct TcpClient {
+    explicit TcpClient(std::uint16_t port) : socket(loop) { socket.connect({asio::ip::make_address("127.0.0.1"), port}); }
+    void send(const std::vector<std::uint8_t>& message) {
+        const std::array<std::uint8_t, 2> length{static_cast<std::uint8_t>(message.size() >> 8),
+                                                 static_cast<std::uint8_t>(message.size())};
+        asio::write(socket, asio::buffer(length));
+        asio::write(socket, asio::buffer(message));
+    }
+    std::string receive() {
+        std::array<std::uint8_t, 2> length{};
+        boost::system::error_code error;
+        asio::read(socket, asio::buffer(length), error);
+        if (error) return "closed";
+        std::vector<std::uint8_t> message(static_cast<std::size_t>(length[0]) << 8 | length[1]);
+        asio::read(socket, asio::buffer(message), error);
+        return error ? "closed" : answer_text(message);
+    }
+    asio::io_context loop;
+    asio::ip::tcp::socket socket;
+};
+
+} // namespace
+
+TEST(Server, AnswersOverUdpAndTcp) {
+    Server server({.threads = 2}, std::make_shared<Echo>());
+    ASSERT_TRUE(server.start().ok());
+    const auto query = write_query(1, *Name::from_text("a.test"), type::a);
+    asio::io_context loop;
+    asio::ip::udp::socket udp(loop, asio::ip::udp::v4());
+    const asio::ip::udp::endpoint to(asio::ip::make_address("127.0.0.1"), server.port());
+    for (int i = 0; i < 100; ++i) {
+        udp.send_to(asio::buffer(query), to);
+        std::vector<std::uint8_t> answer(512);
+        answer.resize(udp.receive(asio::buffer(answer)));
+        ASSERT_EQ(answer_text(answer), "a.test 1 A 192.0.2.1");
+    }
+    TcpClient tcp(server.port());
+    for (int i = 0; i < 3; ++i) tcp.send(query); // several at once
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(tcp.receive(), "a.test 1 A 192.0.2.2");
+    TcpClient rude(server.port());
+    rude.send({1, 2, 3, 4, 5});
+    EXPECT_EQ(rude.receive(), "closed");
+    EXPECT_EQ(server.counts().udp_queries, 100U);
+    EXPECT_EQ(server.counts().tcp_queries, 3U);
+    server.stop();
+    EXPECT_EQ(tcp.receive(), "closed");
+}
+
+TEST(Server, TheLongestIdleClientMakesRoom) {
+    Server server({.max_tcp_clients = 2}, std::make_shared<Echo>());
+    ASSERT_TRUE(server.start().ok());
+    const auto query = write_query(1, *Name::from_text("a.test"), type::a);
+    const auto ask = [&](TcpClient& client) {
+        client.send(query);
+        return client.receive();
+    };
+    TcpClient first(server.port());
+    EXPECT_NE(ask(first), "closed");
+    TcpClient second(server.port());
+    EXPECT_NE(ask(second), "closed");
+    EXPECT_NE(ask(first), "closed"); // now the second is the longer idle
+    TcpClient third(server.port());
+    EXPECT_NE(ask(third), "closed");
+    EXPECT_EQ(second.receive(), "closed");
+    EXPECT_NE(ask(first), "closed");
+}
+
+TEST(Server, SaysWhyItCannotListen) {
+    Server first({}, std::make_shared<Echo>());
+    ASSERT_TRUE(first.start().ok());
+    Server second({.port = first.port()}, std::make_shared<Echo>());
+    const auto started = second.start();
+    ASSERT_FALSE(started.ok());
+    EXPECT_EQ(started.error().code, Code::unavailable);
+}
+
+} // namespace orrery::dns

@@ -298,9 +298,9 @@ void add_routes_of(Api::State& state, const Kind& kind) {
         std::vector<Parameter> query = {{"limit", "at most so many (1 to 5000, else 500)", "integer"},
                                         {"continue", "what the last page gave"},
                                         {"labels", "role=compute,zone!=b,gpu,!legacy"},
-                                        {"order", "name, or newest for the reverse"},
                                         {"consistent", "wait until this server has everything acknowledged before", "boolean"},
                                         {"watch", "a revision (or \"now\"): stream the changes after it as server-sent events"}};
+        if (kind.has_indexes()) query.push_back({"order", "name, or newest for the reverse"});
         for (const auto& field : kind.spec().children())
             if (field.is_indexed()) query.push_back({field.name(), fmt::format("only those whose {} is this", field.name())});
         if (is_timed(kind)) {

@@ -38,6 +38,11 @@ Task<json::value> read_document(Call& call, std::size_t limit) {
         if (text.empty()) co_return Error{Code::invalid, "the request has no body", "send a JSON object"};
         co_return parse_json(text);
     }
+    // YAML is for people, and costs a hundred times what JSON does.
+    constexpr std::size_t most_yaml = 256 << 10;
+    if (text.size() > most_yaml)
+        co_return Error{Code::too_large, fmt::format("the body has {} bytes, and YAML is taken up to {}", text.size(), most_yaml),
+                        "send it as JSON; orrery apply does"};
     CO_TRY(auto documents, parse_yaml(text));
     if (documents.size() != 1)
         co_return Error{Code::invalid, fmt::format("the body has {} YAML documents, and this path takes one", documents.size()),

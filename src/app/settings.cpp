@@ -17,7 +17,7 @@ std::vector<Setting> server_settings() {
         {"server.tls.certificate", path, "", "Certificate with its chain, in PEM. With server.tls.key it switches TLS on."},
         {"server.tls.key", path, "", "Private key of the certificate, in PEM."},
         {"server.tls.client_ca", path, "",
-         "Clients that show a certificate signed by this authority are who its common name says."},
+         "Only clients that show a certificate signed by this authority may connect; who they are a login or token says."},
         {"server.allow_plaintext", boolean, "false",
          "Listen beyond loopback without TLS: passwords and tokens can then be read on the way."},
         {"server.name", text, "", "The name of this server among those that share a store. Empty: the machine's host name."},
@@ -225,7 +225,7 @@ private:
     void ldap() {
         const auto& url = config_.text("identity.ldap.url");
         if (url.empty()) return;
-        if (!url.starts_with("ldap://") && !url.starts_with("ldaps://") && !url.starts_with("ldapi://"))
+        if (!url.starts_with("ldap://") && !url.starts_with("ldaps://"))
             fail("identity.ldap.url", "must begin with ldaps:// or ldap://");
         if (!set("identity.ldap.user_base")) fail("identity.ldap.user_base", "is empty: where are the users?");
         if (set("identity.ldap.bind_dn") && !set("identity.ldap.bind_password_file"))

@@ -246,9 +246,10 @@ std::vector<Command> installation_commands() {
          .examples = {{"orrery store backup /backup/orrery-$(date +%F).db", "every night"}},
          .run = run_store_backup},
         {.path = "store migrate",
-         .summary = "Copy the running server's store to another engine",
-         .about =
-             "The old store is left as it is. Nothing can be written while it runs, and the copy is compared before it counts.",
+         .summary = "Move the running server's store to another engine",
+         .about = "Nothing can be written while it runs, and the copy is compared before it counts. The server then goes on there "
+                  "by itself, "
+                  "and the old file says where its contents went.",
          .arguments = {},
          .options = {{"--to", "URL", "etcd://host:2379,host:2379/prefix"}},
          .examples = {{"orrery store migrate --to etcd://10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379",

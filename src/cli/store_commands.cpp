@@ -170,7 +170,8 @@ Result<int> run_store_migrate(Invocation& invocation) {
                                               printable(text_of(data, "to").empty() ? to : text_of(data, "to")),
                                               printable(text_of(data, "digest")));
         if (!invocation.quiet())
-            invocation.streams.err << fmt::format("set store.url to {} in the server's configuration and start it again\n", to);
+            invocation.streams.err << fmt::format(
+                "the server goes on there by itself; set store.url to {} in its configuration all the same\n", to);
         return exit_code::ok;
     }
 }

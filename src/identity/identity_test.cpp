@@ -242,6 +242,31 @@ CO_TEST(Login, AOneTimePasswordIsUsedOnceEvenByTwoAtOnce) {
     EXPECT_EQ(std::count_if(logins.begin(), logins.end(), [](const auto& login) { return login.ok(); }), 1);
 }
 
+CO_TEST(Login, ManyRightOnesAtOnceAllSucceed) {
+    Town town(loop.get_executor());
+    CO_ASSERT_OK(co_await town.create_user("alice", {{"password", good_password}}));
+    std::vector<Result<Login>> logins;
+    TaskGroup group(loop.get_executor());
+    for (int i = 0; i < 8; ++i) group.spawn(log_in_into(town, good_password, {}, logins));
+    co_await group.join();
+    for (const auto& login : logins) EXPECT_TRUE(login.ok()) << login.error().text();
+}
+
+CO_TEST(Login, ManyWrongOnesAtOnceGainNothing) {
+    Town town(loop.get_executor());
+    CO_ASSERT_OK(co_await town.create_user("alice", {{"password", good_password}}));
+    std::vector<Result<Login>> logins;
+    TaskGroup group(loop.get_executor());
+    for (int i = 0; i < 20; ++i) group.spawn(log_in_into(town, other_password, {}, logins));
+    co_await group.join();
+    const auto refused_by = [&](Code code) {
+        return std::count_if(logins.begin(), logins.end(),
+                             [&](const auto& login) { return !login.ok() && login.error().code == code; });
+    };
+    EXPECT_EQ(refused_by(Code::unauthenticated), 5);
+    EXPECT_EQ(refused_by(Code::throttled), 15);
+}
+
 CO_TEST(Login, APersonHasABoundedNumberOfSessions) {
     IdentityOptions options;
     options.sessions_per_user = 3;

@@ -115,14 +115,16 @@ Task<Login> Identity::login(Context ctx, std::string user, std::string password,
                             std::string peer) {
     auto& state = *state_;
     const auto shown = shown_name(user);
-    auto from_peer = state.by_peer.admit(peer_key(peer));
+    auto from_peer = co_await state.by_peer.admit_in_turn(ctx, peer_key(peer));
     if (!from_peer.ok()) {
+        if (from_peer.error().code != Code::throttled) co_return std::move(from_peer).error();
         co_await state.tell(ctx, State::Limit::one_a_minute, shown, peer, "login-throttled", "too many failures from this address",
                             {});
         co_return std::move(from_peer).error();
     }
-    auto of_user = state.by_user.admit(lower_case(user));
+    auto of_user = co_await state.by_user.admit_in_turn(ctx, lower_case(user));
     if (!of_user.ok()) {
+        if (of_user.error().code != Code::throttled) co_return std::move(of_user).error();
         co_await state.tell(ctx, State::Limit::one_a_minute, shown, peer, "login-throttled", "too many failures of this user", {});
         co_return std::move(of_user).error();
     }

@@ -1,5 +1,6 @@
 #include "identity/throttle.h"
 
+#include <boost/asio/this_coro.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -47,22 +48,38 @@ Throttle::Entry* Throttle::touch(const std::string& key) {
     return &*place;
 }
 
+bool Throttle::is_crowded(const Entry& entry) const {
+    return entry.under_way >= (entry.failures >= options_.failures ? 1 : std::max(1, options_.parallel - entry.failures));
+}
+
 Result<Throttle::Attempt> Throttle::admit(std::string key) {
-    const auto now = clock_.steady();
     auto* entry = touch(key);
     Duration wait{};
-    if (!entry)
+    if (!entry || (!is_blocked(*entry) && is_crowded(*entry)))
         wait = std::chrono::seconds(1);
-    else if (entry->blocked_until > now)
-        wait = entry->blocked_until - now;
-    else if (entry->under_way >= (entry->failures >= options_.failures ? 1 : std::max(1, options_.parallel - entry->failures)))
-        wait = std::chrono::seconds(1);
+    else if (is_blocked(*entry))
+        wait = entry->blocked_until - clock_.steady();
     if (wait > Duration{}) {
         const auto seconds = std::chrono::ceil<std::chrono::seconds>(wait);
         return Error{Code::throttled, "too many failed attempts", fmt::format("try again in {}", to_text(seconds))};
     }
     ++entry->under_way;
     return Attempt(*this, std::move(key));
+}
+
+Task<Throttle::Attempt> Throttle::admit_in_turn(Context ctx, std::string key) {
+    for (;;) {
+        const auto found = by_key_.find(key);
+        const bool must_wait = found != by_key_.end() && !is_blocked(*found->second) && is_crowded(*found->second);
+        if (!must_wait || waiting_.size() >= options_.waiting) co_return admit(std::move(key));
+        Notifier called(co_await asio::this_coro::executor);
+        struct Place { // leaves the line with the coroutine, whatever ends it
+            std::list<Notifier*>& line;
+            std::list<Notifier*>::iterator at;
+            ~Place() { line.erase(at); }
+        } place{waiting_, waiting_.insert(waiting_.end(), &called)};
+        CO_TRY(std::ignore, co_await called.wait(ctx));
+    }
 }
 
 void Throttle::end(const std::string& key, int failures, bool forgive) {
@@ -75,6 +92,7 @@ void Throttle::end(const std::string& key, int failures, bool forgive) {
         for (int i = options_.failures; i < entry->failures && wait < options_.longest; ++i) wait *= 2;
         entry->blocked_until = clock_.steady() + std::min(wait, options_.longest);
     }
+    for (auto* each : waiting_) each->notify_all();
     if (entry->failures == 0 && entry->under_way == 0) {
         const auto found = by_key_.find(key);
         entries_.erase(found->second);

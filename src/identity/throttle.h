@@ -2,6 +2,7 @@
 
 #include "core/clock.h"
 #include "core/result.h"
+#include "core/task.h"
 
 #include <cstddef>
 #include <list>
@@ -12,8 +13,8 @@
 namespace orrery::identity {
 
 /// Slows down those who guess. Each key (a user, an address) may fail a few times; then it must wait, twice as long after each
-/// further failure. Attempts under way count too, so that many at once gain nothing. Remembers a bounded number of keys and forgets
-/// those quiet for an hour. Loop thread only.
+/// further failure. Attempts under way count too, so that many at once gain nothing: those beyond a few wait for their turn.
+/// Remembers a bounded number of keys and forgets those quiet for an hour. Loop thread only.
 class Throttle {
 public:
     struct Options {
@@ -23,6 +24,7 @@ public:
         Duration longest = std::chrono::minutes(15);
         Duration forget = std::chrono::hours(1);
         std::size_t size = 10'000;
+        std::size_t waiting = 256; ///< who waits for a turn, in all
     };
     Throttle(Options options, const Clock& clock);
 
@@ -45,6 +47,8 @@ public:
     };
     /// `throttled`, with how long to wait.
     Result<Attempt> admit(std::string key);
+    /// The same, but while the only reason against it is that others of the key are under way, it waits until one of them ends.
+    Task<Attempt> admit_in_turn(Context ctx, std::string key);
 
     std::size_t size() const { return by_key_.size(); }
 
@@ -56,12 +60,15 @@ private:
     };
     using Place = std::list<Entry>::iterator;
     Entry* touch(const std::string& key);
+    bool is_blocked(const Entry& entry) const { return entry.blocked_until > clock_.steady(); }
+    bool is_crowded(const Entry& entry) const;
     void end(const std::string& key, int failures, bool forgive);
 
     Options options_;
     const Clock& clock_;
     std::list<Entry> entries_; // longest untouched first
     std::unordered_map<std::string, Place> by_key_;
+    std::list<Notifier*> waiting_; // first come first
 };
 
 /// What counts as one peer: an IPv4 address, or the /64 of an IPv6 address, because whoever has one address there has them all.

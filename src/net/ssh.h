@@ -2,6 +2,7 @@
 
 #include "core/task.h"
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -36,6 +37,8 @@ struct SshCommand {
     /// Called on the home loop with each piece (stream 1 or 2), one at a time; the host is held back meanwhile. Nothing is kept in
     /// the result then. An error ends the command's channel and is what `run` returns.
     std::function<Task<Unit>(int stream, std::string piece)> on_output;
+    /// Set, where it is given, when the host is about to be told: before that an error means that nothing was run.
+    std::shared_ptr<std::atomic<bool>> begun;
 };
 
 struct SshResult {

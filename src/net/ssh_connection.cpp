@@ -462,6 +462,7 @@ Task<SshResult> SshConnection::run(Context ctx, SshCommand command) {
             if (error) co_return Error{Code::cancelled, "the caller gave up"};
         }
     }
+    if (command.begun) *command.begun = true;
     CO_TRY(std::ignore, co_await request_exec(ctx, channel->channel, std::move(line)));
     co_return co_await converse(ctx, channel->channel, std::move(command));
 }

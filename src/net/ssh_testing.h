@@ -37,6 +37,9 @@ public:
             << "HostKey " << (folder_ / "host").string() << "\nAuthorizedKeysFile " << (folder_ / "id.pub").string()
             << "\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n"
                "PermitRootLogin yes\nUseDNS no\nLogLevel ERROR\n"
+               // A home of its own; and bash, told that it is not the first, reads nobody's .bashrc.
+               "SetEnv SHLVL=2 HOME="
+            << folder_.path().string() << "\n"
             << more_settings << "\n";
         listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         sockaddr_in address{};

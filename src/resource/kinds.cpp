@@ -13,10 +13,15 @@ Kind node_kind() {
                   .with(text("host_key",
                              "The machine's public key, as in a known_hosts file (\"ssh-ed25519 AAAA...\"): no other is accepted.")
                             .format(Format::one_line)
-                            .between(1, 4096)))
+                            .between(1, 4096))
+                  .with(boolean("trust_first_use",
+                                "Where there is no host_key: trust the one that is seen first, and from then on no other."))
+                  .with(boolean("sudo", "Whether tasks become root by sudo, which must not ask for a password."))
+                  .with(text("jump", "The Node to go through to reach this one.").refers_to("Node")))
         .spec(object("maintenance", "Whether people work on it: nothing is started there meanwhile.")
                   .with(boolean("enabled", "In maintenance.").otherwise(false))
                   .with(text("reason", "Why, for colleagues.").format(Format::one_line).between(0, 256)))
+        .status(text("ssh_host_key", "The host key that was seen first and is trusted since."))
         .column("NAME", "name")
         .column("ADDRESS", "spec.address")
         .column("MAINTENANCE", "spec.maintenance.enabled")
@@ -107,6 +112,13 @@ Node Node::from(const Object& object) {
     node.ssh_user = text_at(ssh, "user");
     node.ssh_key = text_at(ssh, "key");
     node.ssh_host_key = text_at(ssh, "host_key");
+    node.ssh_jump = text_at(ssh, "jump");
+    const auto flag = [&ssh](std::string_view key) {
+        const auto* value = ssh.if_contains(key);
+        return value != nullptr && value->is_bool() && value->get_bool();
+    };
+    node.ssh_trust_first_use = flag("trust_first_use");
+    node.ssh_sudo = flag("sudo");
     if (const auto* port = ssh.if_contains("port"); port != nullptr && port->is_int64())
         node.ssh_port = static_cast<int>(port->get_int64());
     const auto& maintenance = object_at(object.spec, "maintenance");

@@ -45,7 +45,7 @@ std::string printable(std::string_view text) {
 
 std::string logfmt_value(std::string_view text) {
     const bool plain = !text.empty() && text.find_first_of(" =\"\\\t\r\n") == std::string_view::npos;
-    const auto safe = printable(text);
+    auto safe = printable(text);
     if (plain && safe.size() == text.size()) return safe;
     std::string out = "\"";
     for (const char c : safe) {

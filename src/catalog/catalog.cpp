@@ -129,6 +129,35 @@ bool InstanceView::has_tag(std::string_view tag) const {
     return std::any_of(tags.begin(), tags.end(), [&](const std::string& own) { return own == tag; });
 }
 
+void judge(InstanceView& view) {
+    Trouble trouble;
+    for (const auto& check : view.checks) trouble.look_at(check, "");
+    if (view.on) {
+        for (const auto& check : view.on->checks) trouble.look_at(check, "the node's ");
+        if (view.on->maintenance && trouble.status != CheckStatus::critical) {
+            trouble.status = CheckStatus::critical;
+            trouble.text = fmt::format("the node is in maintenance{}{}", view.on->maintenance_reason.empty() ? "" : ": ",
+                                       view.on->maintenance_reason);
+        }
+    }
+    if (view.maintenance) {
+        trouble.status = CheckStatus::critical;
+        trouble.text = fmt::format("in maintenance{}{}", view.maintenance_reason.empty() ? "" : ": ", view.maintenance_reason);
+    }
+    view.worst = trouble.status;
+    switch (trouble.status) {
+    case CheckStatus::passing:
+        view.state = State::passing;
+        view.why = view.checks.empty()       ? "it has no checks"
+                   : view.checks.size() == 1 ? "its check passes"
+                                             : fmt::format("its {} checks pass", view.checks.size());
+        break;
+    case CheckStatus::warning: view.state = State::usable; break;
+    case CheckStatus::critical: view.state = State::registered; break;
+    }
+    if (!trouble.text.empty()) view.why = trouble.text;
+}
+
 Member InstanceView::member() const {
     Member out{node, id, address, port, tags, state, why};
     std::sort(out.tags.begin(), out.tags.end());
@@ -304,7 +333,6 @@ struct Catalog::State_ {
             }
         all.insert(all.end(), registered.own_checks.begin(), registered.own_checks.end());
         std::size_t number = 0;
-        Trouble trouble;
         for (auto& check : all) {
             ++number;
             if (check.id.empty())
@@ -313,34 +341,9 @@ struct Catalog::State_ {
             auto shown = make_check_view(check, registered.results, "instances/" + view->resource);
             shown.created = view->created;
             shown.modified = std::max(view->created, check_revision(view->resource));
-            trouble.look_at(shown, "");
             view->checks.push_back(std::move(shown));
         }
-        if (node.view) {
-            for (const auto& check : node.view->checks) trouble.look_at(check, "the node's ");
-            if (node.view->maintenance && trouble.status != CheckStatus::critical) {
-                trouble.status = CheckStatus::critical;
-                trouble.text = fmt::format("the node is in maintenance{}{}", node.view->maintenance_reason.empty() ? "" : ": ",
-                                           node.view->maintenance_reason);
-            }
-        }
-        if (view->maintenance) {
-            trouble.status = CheckStatus::critical;
-            trouble.text =
-                fmt::format("in maintenance{}{}", view->maintenance_reason.empty() ? "" : ": ", view->maintenance_reason);
-        }
-        view->worst = trouble.status;
-        switch (trouble.status) {
-        case CheckStatus::passing:
-            view->state = State::passing;
-            view->why = view->checks.empty()       ? "it has no checks"
-                        : view->checks.size() == 1 ? "its check passes"
-                                                   : fmt::format("its {} checks pass", view->checks.size());
-            break;
-        case CheckStatus::warning: view->state = State::usable; break;
-        case CheckStatus::critical: view->state = State::registered; break;
-        }
-        if (!trouble.text.empty()) view->why = trouble.text;
+        judge(*view);
         return view;
     }
 

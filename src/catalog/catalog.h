@@ -65,6 +65,9 @@ struct InstanceView {
 };
 using InstancePtr = std::shared_ptr<const InstanceView>;
 
+/// Sets `state`, `why` and `worst` from its checks, its node's and its maintenance.
+void judge(InstanceView& view);
+
 /// The built-in catalog: services and instances in memory, joined and indexed, fed by the store. As exact as the store's copy.
 /// Names of services and nodes compare without regard to case. Loop thread only.
 class Catalog final : public Membership {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 
 namespace orrery::dns {
@@ -173,6 +174,7 @@ bool Writer::begin(const Name& owner, std::uint16_t record_type, std::uint16_t r
 
 bool Writer::end(Section section, Mark mark, std::size_t length_at, bool fits) {
     auto& counted = counts_[static_cast<std::size_t>(section)];
+    for (auto later = static_cast<std::size_t>(section) + 1; later < counts_.size(); ++later) assert(counts_.at(later) == 0);
     if (!fits || counted == 0xFFFF) {
         at_ = mark.at;
         name_count_ = mark.names;

@@ -51,7 +51,7 @@ struct Reading {
 Reading read_query(Bytes bytes);
 
 /// Writes an answer into a buffer of fixed size, with names compressed (RFC 1035 4.1.4). A record that does not fit is not written
-/// at all. Allocates nothing.
+/// at all. Sections are written in their order. Allocates nothing.
 class Writer {
 public:
     enum class Section : std::uint8_t { answer, authority, additional };

@@ -89,14 +89,14 @@ TEST(Writer, CompressesAndRepeatsTheQuestionAsItWas) {
     const auto reading = read_query(query);
     std::vector<std::uint8_t> out(1232);
     Writer writer(out, 1232, reading.query, query);
-    for (const auto* node : {"n1", "n2"}) {
-        auto target = named(std::string(node) + ".node.dc1.consul");
-        EXPECT_TRUE(writer.srv(Section::answer, reading.query.name, 0, 1, 1, 80, target));
-        EXPECT_TRUE(writer.a(Section::additional, target, 0, {192, 0, 2, 1}));
-        EXPECT_TRUE(writer.txt(Section::additional, target, 0, "k=v"));
-    }
+    const auto target = [](std::string_view node) { return named(std::string(node) + ".node.dc1.consul"); };
+    for (const auto* node : {"n1", "n2"}) EXPECT_TRUE(writer.srv(Section::answer, reading.query.name, 0, 1, 1, 80, target(node)));
     EXPECT_TRUE(writer.soa(Section::authority, named("consul"), 0,
                            {.mname = named("ns.consul"), .rname = named("hostmaster.consul"), .serial = 5}));
+    for (const auto* node : {"n1", "n2"}) {
+        EXPECT_TRUE(writer.a(Section::additional, target(node), 0, {192, 0, 2, 1}));
+        EXPECT_TRUE(writer.txt(Section::additional, target(node), 0, "k=v"));
+    }
     out.resize(writer.finish({.rcode = Rcode::nxdomain}));
     EXPECT_LT(out.size(), 260U);
     EXPECT_TRUE(

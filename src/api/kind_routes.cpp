@@ -293,7 +293,7 @@ void add_routes_of(Api::State& state, const Kind& kind) {
                           .status = status,
                           .handler = [&state, &kind, handler](Call call) { return handler(state, std::move(call), kind); }});
     };
-    const auto lower = kind.name();
+    const auto& lower = kind.name();
     if (kind.has(Verb::read)) {
         std::vector<Parameter> query = {{"limit", "at most so many (1 to 5000, else 500)", "integer"},
                                         {"continue", "what the last page gave"},

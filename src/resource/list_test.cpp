@@ -113,7 +113,7 @@ CO_TEST(Lists, AgreeWithAScanAfterRandomChanges) {
     const auto pick = [&](std::initializer_list<const char*> from) {
         return std::string(*(from.begin() + random() % from.size()));
     };
-    for (int round = 0; round < 700; ++round) {
+    for (int round = 0; round < 250; ++round) {
         std::map<std::string, std::string> labels;
         for (const auto* key : {"a", "b", "c"})
             if (random() % 2 == 0) labels[key] = pick({"1", "2", "3"});

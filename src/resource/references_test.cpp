@@ -120,7 +120,7 @@ CO_TEST(References, ManyReferrersAreCountedAndSomeNamed) {
 }
 
 CO_TEST(References, NoneIsLeftDanglingByManyWritersAtOnce) {
-    for (unsigned seed = 1; seed <= 20; ++seed) {
+    for (unsigned seed = 1; seed <= 8; ++seed) {
         House house(loop.get_executor());
         TaskGroup writers(loop.get_executor());
         for (unsigned writer = 0; writer < 6; ++writer) writers.spawn(disturb(house, seed * 100 + writer, 60));
@@ -131,7 +131,7 @@ CO_TEST(References, NoneIsLeftDanglingByManyWritersAtOnce) {
 
 CO_TEST(References, NoneIsLeftDanglingByServersThatSeeEachOtherLate) {
     const auto sealer = Sealer::ephemeral();
-    for (unsigned seed = 1; seed <= 20; ++seed) {
+    for (unsigned seed = 1; seed <= 8; ++seed) {
         auto shared = std::make_shared<store::MemoryStore::Shared>();
         House first(loop.get_executor(), shared, {}, sealer.get()), second(loop.get_executor(), shared, {}, sealer.get());
         TaskGroup writers(loop.get_executor());

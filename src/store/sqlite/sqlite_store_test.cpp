@@ -278,7 +278,7 @@ CO_TEST(SqliteStore, DamageIsNoticedAndLeftAlone) {
     const auto good = bytes_of(folder / "good");
     std::mt19937 random(7);
     int refused = 0, harmless = 0;
-    for (int round = 0; round < 150; ++round) {
+    for (int round = 0; round < 60; ++round) {
         auto damaged = good;
         const auto at = 100 + random() % (damaged.size() - 100);
         const auto kind = round % 3;

@@ -47,7 +47,8 @@ std::string Table::render(int width, bool colour, std::size_t max_rows) const {
     const auto append = [&](std::string_view text, Style style, std::size_t column) {
         const auto cut = fit(text, widths[column]);
         out += paint(cut, style, colour);
-        if (column + 1 < widths.size()) out.append(static_cast<std::size_t>(widths[column] - display_width(cut) + table_gap), ' ');
+        const int fill = widths[column] - display_width(cut) + table_gap;
+        if (column + 1 < widths.size()) out.append(static_cast<std::size_t>(fill), ' ');
     };
     const auto end_line = [&] {
         while (out.ends_with(' ')) out.pop_back();

@@ -1,6 +1,7 @@
 #include "app/server.h"
 
 #include "api/api.h"
+#include "app/catalog_part.h"
 #include "app/first_login.h"
 #include "app/housekeeping.h"
 #include "app/notify.h"
@@ -126,6 +127,10 @@ public:
         admin_changes_ = store_->observe("users/admin", [folder](const store::Event& event) {
             if (event.previous) forget_first_login(folder);
         });
+        catalog_ = std::make_unique<CatalogPart>(executor_, config_, *resources_, *identity_, *leadership_, clock_, version_);
+        CO_TRY(auto catalog_tls, server_tls(config_));
+        CO_TRY(std::ignore, catalog_->start(ctx, group_, std::move(catalog_tls), nullptr,
+                                            {.checks = runs(config_, "controllers"), .doors = runs(config_, "api")}));
         if (runs(config_, "api")) {
             CO_TRY(std::ignore, open_doors(ctx));
         }
@@ -150,7 +155,9 @@ public:
     asio::awaitable<void> stop() {
         if (doors_) co_await doors_->stop(config_.duration("server.shutdown_grace"));
         if (api_) co_await api_->stop();
+        if (catalog_) co_await catalog_->stop(config_.duration("server.shutdown_grace"));
         co_await group_.stop();
+        catalog_.reset();
         if (keystone_client_) co_await keystone_client_->stop();
         doors_.reset();
         api_.reset();
@@ -214,6 +221,7 @@ private:
                 {"orrery_leader", leadership_->leads() ? 1.0 : 0.0},
                 {"orrery_http_connections", static_cast<double>(doors_->connections())}};
         });
+        api_->add_gauges([this] { return catalog_->gauges(); });
         TRY(auto tls, server_tls(config_));
         net::HttpServer::Options options;
         const auto& addresses = config_.list("server.listen");
@@ -266,6 +274,7 @@ private:
     Notifier moved_{executor_};
     bool moved_already_ = false;
     std::unique_ptr<store::Leadership> leadership_;
+    std::unique_ptr<CatalogPart> catalog_;
     std::unique_ptr<api::StoreAdmin> admin_;
     std::unique_ptr<api::Api> api_;
     std::unique_ptr<net::HttpServer> doors_;

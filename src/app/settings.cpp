@@ -80,6 +80,34 @@ std::vector<Setting> server_settings() {
         {"identity.keystone.roles", map, "",
          "From a Keystone role to viewer, operator or admin. The greatest counts; tokens without any are refused."},
 
+        {"catalog.http.listen", text, "",
+         "Where Consul's clients find the catalog over HTTP: ADDRESS:PORT, 127.0.0.1:8500 for most. Empty: nowhere. Beyond "
+         "loopback "
+         "it needs server.tls."},
+        {"catalog.http.anonymous",
+         text,
+         "nobody",
+         "What a client of the catalog may do without a token: nothing, read, or read and write.",
+         {"nobody", "viewer", "operator"}},
+        {"catalog.datacenter", text, "dc1", "The datacenter that the catalog says it is."},
+        {"catalog.address", text, "127.0.0.1", "The address of this server as a node of the catalog."},
+        {"catalog.dns.listen", text, "",
+         "Where the catalog answers DNS, over UDP and TCP: ADDRESS:PORT, 127.0.0.1:8600 for most. Empty: nowhere."},
+        {"catalog.dns.domain", text, "consul", "The domain below which the catalog's names are."},
+        {"catalog.dns.only_passing", boolean, "false",
+         "Leave instances out that warn; those that are critical are left out anyway."},
+        {"catalog.dns.truncate", boolean, "false",
+         "Set TC when a UDP answer without EDNS shows only some of the members, so that clients ask again over TCP."},
+        {"catalog.dns.udp_answers", integer, "3", "So many members in a UDP answer without EDNS.", {}, 1, 8},
+        {"catalog.dns.node_ttl", duration, "0s", "How long resolvers may keep a node's address."},
+        {"catalog.dns.service_ttl", duration, "0s", "How long resolvers may keep a service's members."},
+        {"catalog.consul.url", text, "",
+         "A Consul to use instead of the built-in catalog: members are read from it, and our own instances written to it. Empty: "
+         "none."},
+        {"catalog.consul.token_file", secret_file, "", "File that holds the token for it."},
+        {"catalog.consul.ca", path, "", "Authority that signed its certificate, in PEM. Empty: the system's."},
+        {"catalog.consul.datacenter", text, "", "Its datacenter. Empty: that of the agent asked."},
+
         {"limits.max_body", bytes, "4MiB", "The largest request body that is taken."},
         {"limits.max_connections", integer, "10000", "Further connections are answered 503.", {}, 1, 1'000'000},
         {"limits.request_timeout", duration, "60s", "How long a request may take."},
@@ -158,11 +186,13 @@ public:
         for (const auto* key :
              {"server.tls.certificate", "server.tls.key", "server.tls.client_ca", "store.etcd.ca", "store.etcd.certificate",
               "store.etcd.key", "store.etcd.password_file", "identity.admin_password_file", "identity.ldap.ca",
-              "identity.ldap.bind_password_file", "identity.keystone.ca", "identity.keystone.password_file"})
+              "identity.ldap.bind_password_file", "identity.keystone.ca", "identity.keystone.password_file",
+              "catalog.consul.token_file", "catalog.consul.ca"})
             file_is_there(key);
         store();
         ldap();
         keystone();
+        catalog();
         if (config_.list("server.run").empty()) fail("server.run", "is empty: there would be nothing to run");
         return std::move(errors_);
     }
@@ -243,6 +273,40 @@ private:
         if (!set("identity.keystone.user")) fail("identity.keystone.user", "is empty: who asks Keystone?");
         if (!set("identity.keystone.password_file")) fail("identity.keystone.password_file", "is empty");
         roles("identity.keystone.roles");
+    }
+
+    void catalog() {
+        for (const auto* key : {"catalog.http.listen", "catalog.dns.listen"}) {
+            if (!set(key)) continue;
+            const auto address = parse_listen(config_.text(key));
+            if (!address.ok())
+                fail(key, fmt::format("is \"{}\", which is no address; {}", config_.text(key), address.error().remedy));
+            else if (std::string_view(key) == "catalog.http.listen" && !set("server.tls.certificate") && !address->is_loopback() &&
+                     !config_.boolean("server.allow_plaintext"))
+                fail(key,
+                     fmt::format("is {}, beyond loopback, and there is no TLS: set server.tls.certificate and server.tls.key, or "
+                                 "say that you mean it with server.allow_plaintext",
+                                 config_.text(key)));
+        }
+        boost::system::error_code error;
+        boost::asio::ip::make_address(config_.text("catalog.address"), error);
+        if (error) fail("catalog.address", "must be an IP address");
+        for (const auto* key : {"catalog.datacenter", "catalog.dns.domain"}) {
+            const auto& value = config_.text(key);
+            const bool dots = std::string_view(key) == "catalog.dns.domain";
+            const auto wrong =
+                value.find_first_not_of(dots ? "abcdefghijklmnopqrstuvwxyz0123456789-." : "abcdefghijklmnopqrstuvwxyz0123456789-_");
+            if (value.empty() || value.size() > 63 || wrong != std::string::npos)
+                fail(key, "must be of a-z, 0-9 and '-', up to 63 characters");
+        }
+        for (const auto* key : {"catalog.dns.node_ttl", "catalog.dns.service_ttl"})
+            if (config_.duration(key) < Duration::zero() || config_.duration(key) > std::chrono::hours(24 * 7))
+                fail(key, "must be between 0s and 7d");
+        const auto& url = config_.text("catalog.consul.url");
+        if (!url.empty() && !url.starts_with("http://") && !url.starts_with("https://"))
+            fail("catalog.consul.url", "must begin with http:// or https://");
+        if (url.empty() && (set("catalog.consul.token_file") || set("catalog.consul.ca")))
+            fail("catalog.consul.url", "is empty, and yet a token or an authority for it is given");
     }
 
     const Config& config_;

@@ -246,6 +246,7 @@ struct Checker::State {
             if (is_run_here(check)) {
                 if (watch(key, place, check, at == results.end() ? nullptr : &at->second)) here.insert(check.id);
             } else if (check.kind == Check::Kind::ttl) {
+                if (at == results.end()) heard.try_emplace(probe_key(key, check.id), clock.steady()); // its time begins now
                 const auto stands = at == results.end() ? check.initial : at->second.status;
                 set_timer(key, check.id, Timer::expiry,
                           stands == CheckStatus::critical
@@ -292,6 +293,8 @@ struct Checker::State {
         pending.erase(key);
         stored.erase(key);
         std::erase_if(timers, [&](const auto& entry) { return std::get<0>(entry.first) == key; });
+        const auto mine = key + "\n";
+        for (auto at = heard.lower_bound(mine); at != heard.end() && at->first.starts_with(mine);) at = heard.erase(at);
     }
 
     Task<Unit> write(Context ctx, const resource::Kind& kind, std::string name, const resource::Object& object, json::object status,

@@ -169,6 +169,20 @@ CO_TEST(Checker, LetsTtlChecksExpire) {
     co_await site.group.stop();
 }
 
+CO_TEST(Checker, AFreshTtlCheckHasItsWholeTimeBeforeTheFirstWord) {
+    Site site(loop.get_executor());
+    co_await site.start();
+    co_await site.pass(60s, 5s);
+    auto spec = ttl_instance("10s");
+    spec["checks"].as_array()[0].as_object()["initial"] = "passing";
+    CO_ASSERT_OK(co_await site.create("instances", "w", spec));
+    co_await site.pass(9s);
+    EXPECT_EQ(site.state("w"), "passing");
+    co_await site.pass(2s);
+    EXPECT_EQ(site.state("w"), "registered");
+    co_await site.group.stop();
+}
+
 CO_TEST(Checker, WordsThatOnlyRenewAreSeldomWritten) {
     Site site(loop.get_executor());
     co_await site.start();

@@ -1,0 +1,563 @@
+#include "api/facades/consul/kv.h"
+
+#include "catalog/json_read.h"
+#include "core/text.h"
+#include "net/http.h"
+
+#include <fmt/format.h>
+#include <sodium.h>
+
+#include <set>
+
+namespace orrery::api::consul {
+
+namespace {
+
+using catalog::number_at;
+using catalog::object_at;
+using catalog::text_at;
+
+constexpr std::string_view kv_prefix = "consul/kv/", session_prefix = "consul/sessions/", delay_prefix = "consul/lock-delays/";
+constexpr std::size_t tombstones_kept = 10'000, keys_at_once = 100;
+
+std::string encode_base64(std::string_view bytes) {
+    std::string out(sodium_base64_ENCODED_LEN(bytes.size(), sodium_base64_VARIANT_ORIGINAL), '\0');
+    sodium_bin2base64(out.data(), out.size(), reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
+                      sodium_base64_VARIANT_ORIGINAL);
+    out.resize(out.size() - 1);
+    return out;
+}
+
+std::string decode_base64(std::string_view text) {
+    std::string out(text.size() / 4 * 3 + 3, '\0');
+    std::size_t size = 0;
+    if (sodium_base642bin(reinterpret_cast<unsigned char*>(out.data()), out.size(), text.data(), text.size(), nullptr, &size,
+                          nullptr, sodium_base64_VARIANT_ORIGINAL) != 0)
+        return {};
+    out.resize(size);
+    return out;
+}
+
+std::string store_key(std::string_view prefix, std::string_view key) {
+    std::string out(prefix);
+    for (const char c : key) {
+        if (c == '/')
+            out += c;
+        else
+            out += net::percent_encode({&c, 1});
+    }
+    return out;
+}
+
+std::string to_value(const Entry& entry) {
+    // The key comes first: it is read back from here, not from its encoded form.
+    return to_json_text(json::object{
+        {"k", entry.key}, {"f", entry.flags}, {"l", entry.lock_index}, {"s", entry.session}, {"v", encode_base64(entry.value)}});
+}
+
+std::uint64_t unsigned_at(const json::object& object, std::string_view key) {
+    const auto* value = object.if_contains(key);
+    if (value == nullptr) return 0;
+    if (value->is_uint64()) return value->get_uint64();
+    return value->is_int64() && value->get_int64() > 0 ? static_cast<std::uint64_t>(value->get_int64()) : 0;
+}
+
+std::optional<Entry> read_entry(const store::Record& record) {
+    const auto value = parse_json(record.value);
+    if (!value.ok() || !value->is_object()) return std::nullopt;
+    const auto& object = value->get_object();
+    Entry out;
+    out.key = text_at(object, "k");
+    out.flags = unsigned_at(object, "f");
+    out.lock_index = unsigned_at(object, "l");
+    out.session = text_at(object, "s");
+    out.value = decode_base64(text_at(object, "v"));
+    out.created = record.created;
+    out.modified = record.modified;
+    return out;
+}
+
+std::string to_value(const Session& session) {
+    json::array services;
+    for (const auto& [id, space] : session.service_checks) services.push_back(json::object{{"id", id}, {"ns", space}});
+    json::object out{{"id", session.id},
+                     {"name", session.name},
+                     {"node", session.node},
+                     {"delay", session.lock_delay.count()},
+                     {"deletes", session.deletes},
+                     {"ttl_text", session.ttl_text},
+                     {"node_checks", json::array(session.node_checks.begin(), session.node_checks.end())}};
+    if (session.ttl) out["ttl"] = session.ttl->count();
+    if (session.has_service_checks) out["service_checks"] = std::move(services);
+    return to_json_text(out);
+}
+
+std::optional<Session> read_session(const store::Record& record) {
+    const auto value = parse_json(record.value);
+    if (!value.ok() || !value->is_object()) return std::nullopt;
+    const auto& object = value->get_object();
+    Session out;
+    out.id = text_at(object, "id");
+    out.name = text_at(object, "name");
+    out.node = text_at(object, "node");
+    out.lock_delay = Duration(number_at(object, "delay", 0));
+    out.deletes = object.contains("deletes") && object.at("deletes") == true;
+    if (object.contains("ttl")) out.ttl = Duration(number_at(object, "ttl", 0));
+    out.ttl_text = text_at(object, "ttl_text");
+    out.node_checks = catalog::texts_at(object, "node_checks");
+    if (const auto* services = object.if_contains("service_checks"); services != nullptr && services->is_array()) {
+        out.has_service_checks = true;
+        for (const auto& one : services->get_array())
+            if (one.is_object()) out.service_checks.emplace_back(text_at(one.get_object(), "id"), text_at(one.get_object(), "ns"));
+    }
+    out.lease = record.lease;
+    out.created = record.created;
+    out.modified = record.modified;
+    return out;
+}
+
+/// The keys as they would be after some operations of a transaction.
+class Overlay {
+public:
+    explicit Overlay(const std::map<std::string, Entry, std::less<>>& base) : base_(base) {}
+    const Entry* find(const std::string& key) const {
+        if (const auto at = changed_.find(key); at != changed_.end()) return at->second ? &*at->second : nullptr;
+        const auto at = base_.find(key);
+        return at == base_.end() ? nullptr : &at->second;
+    }
+    void put(Entry entry) { changed_[entry.key] = std::move(entry); }
+    void remove(const std::string& key) { changed_[key] = std::nullopt; }
+    std::vector<std::string> keys_below(const std::string& prefix) const {
+        std::set<std::string> out;
+        for (auto at = base_.lower_bound(prefix); at != base_.end() && at->first.starts_with(prefix); ++at) out.insert(at->first);
+        for (const auto& [key, entry] : changed_) {
+            if (!key.starts_with(prefix)) continue;
+            if (entry)
+                out.insert(key);
+            else
+                out.erase(key);
+        }
+        return {out.begin(), out.end()};
+    }
+    const std::map<std::string, std::optional<Entry>>& changed() const { return changed_; }
+
+private:
+    const std::map<std::string, Entry, std::less<>>& base_;
+    std::map<std::string, std::optional<Entry>> changed_;
+};
+
+} // namespace
+
+json::object Entry::to_json() const {
+    json::object out{{"LockIndex", lock_index}, {"Key", key}, {"Flags", flags}, {"Value", nullptr}};
+    if (!value.empty()) out["Value"] = encode_base64(value);
+    if (!session.empty()) out["Session"] = session;
+    out["CreateIndex"] = created;
+    out["ModifyIndex"] = modified;
+    return out;
+}
+
+json::object Session::to_json() const {
+    json::value services;
+    if (has_service_checks) {
+        services = json::array();
+        for (const auto& [id_, space] : service_checks)
+            services.as_array().push_back(json::object{{"ID", id_}, {"Namespace", space}});
+    }
+    json::value checks;
+    if (!node_checks.empty()) checks = json::array(node_checks.begin(), node_checks.end());
+    return {{"ID", id},
+            {"Name", name},
+            {"Node", node},
+            {"LockDelay", std::chrono::duration_cast<std::chrono::nanoseconds>(lock_delay).count()},
+            {"Behavior", deletes ? "delete" : "release"},
+            {"TTL", ttl_text},
+            {"NodeChecks", std::move(checks)},
+            {"ServiceChecks", std::move(services)},
+            {"CreateIndex", created},
+            {"ModifyIndex", modified}};
+}
+
+struct KeyValues::State {
+    State(asio::any_io_executor executor, store::Store& store_) : store(store_), changed(std::move(executor)) {
+        revision = sessions_revision = floor = std::max<Revision>(1, store.revision());
+        loading = true;
+        observers.push_back(store.observe(kv_prefix, [this](const store::Event& event) { key_changed(event); }));
+        observers.push_back(store.observe(session_prefix, [this](const store::Event& event) { session_changed(event); }));
+        loading = false;
+    }
+
+    static Revision at(const store::Event& event) {
+        return event.revision != 0 ? event.revision : event.record ? event.record->modified : 1;
+    }
+
+    void key_changed(const store::Event& event) {
+        revision = std::max(revision, at(event));
+        auto known = by_store_key.find(event.key);
+        if (!event.record) {
+            if (known == by_store_key.end()) return;
+            const auto key = known->second;
+            drop_holder(key);
+            entries.erase(key);
+            by_store_key.erase(known);
+            if (tombstones.size() >= tombstones_kept) {
+                tombstones.clear();
+                floor = revision;
+            }
+            tombstones[key] = at(event);
+        } else if (auto entry = read_entry(*event.record)) {
+            const auto key = entry->key;
+            drop_holder(key);
+            by_store_key[event.key] = key;
+            tombstones.erase(key);
+            if (!entry->session.empty()) held[entry->session].insert(key);
+            entries[key] = std::move(*entry);
+        }
+        if (!loading) changed.notify_all();
+    }
+
+    void drop_holder(const std::string& key) {
+        const auto at_key = entries.find(key);
+        if (at_key == entries.end() || at_key->second.session.empty()) return;
+        const auto holder = held.find(at_key->second.session);
+        if (holder == held.end()) return;
+        holder->second.erase(key);
+        if (holder->second.empty()) held.erase(holder);
+    }
+
+    void session_changed(const store::Event& event) {
+        sessions_revision = std::max(sessions_revision, at(event));
+        const auto id = event.key.substr(session_prefix.size());
+        if (!event.record) {
+            if (const auto gone = sessions.find(id); gone != sessions.end()) {
+                departed[id] = gone->second;
+                sessions.erase(gone);
+            }
+        } else if (auto session = read_session(*event.record)) {
+            sessions[id] = std::move(*session);
+        }
+        if (!loading) changed.notify_all();
+    }
+
+    /// What becomes of a key whose holder goes: freed or removed, and not to be taken again for a while.
+    void let_go(store::Transaction& transaction, const Entry& entry, const Session& holder) const {
+        const auto key = store_key(kv_prefix, entry.key);
+        transaction.expect(key, entry.modified);
+        if (holder.deletes) {
+            transaction.remove(key);
+        } else {
+            auto freed = entry;
+            freed.session.clear();
+            transaction.put(key, to_value(freed));
+        }
+    }
+
+    Task<Unit> delay_locks(Context ctx, const Session& holder, std::vector<std::string> keys) {
+        if (holder.lock_delay <= Duration::zero() || keys.empty()) co_return Unit{};
+        CO_TRY(const auto lease, co_await store.grant(ctx, std::max<Duration>(holder.lock_delay, std::chrono::seconds(1))));
+        store::Transaction transaction;
+        for (const auto& key : keys) transaction.put(store_key(delay_prefix, key), "1", lease);
+        CO_TRY(std::ignore, co_await store.apply(ctx, std::move(transaction)));
+        co_return Unit{};
+    }
+
+    /// Lets go of everything a session holds, some at a time.
+    Task<Unit> free_all(Context ctx, Session holder, const store::Fence* fence) {
+        for (int attempt = 0; attempt < 100; ++attempt) {
+            const auto mine = held.find(holder.id);
+            if (mine == held.end()) co_return Unit{};
+            std::vector<std::string> keys;
+            store::Transaction transaction;
+            for (const auto& key : mine->second) {
+                if (keys.size() == keys_at_once) break;
+                keys.push_back(key);
+                let_go(transaction, entries.at(key), holder);
+            }
+            // First the delay: between the two nobody may take the lock.
+            CO_TRY(std::ignore, co_await delay_locks(ctx, holder, keys));
+            if (fence != nullptr) fence->guard(transaction);
+            auto done = co_await store.apply(ctx, std::move(transaction));
+            if (!done.ok() && done.error().code != Code::conflict) co_return std::move(done).error();
+        }
+        co_return Error{Code::conflict, "the keys of this session change too often"};
+    }
+
+    store::Store& store;
+    Notifier changed;
+    bool loading = false;
+    std::map<std::string, Entry, std::less<>> entries;
+    std::map<std::string, std::string> by_store_key;
+    std::map<std::string, Revision, std::less<>> tombstones;
+    std::map<std::string, std::set<std::string>> held; ///< session → keys
+    std::map<std::string, Session, std::less<>> sessions;
+    std::map<std::string, Session> departed; ///< sessions that went and whose keys may still have to be freed
+    Revision revision = 1, sessions_revision = 1, floor = 1;
+    std::vector<std::shared_ptr<void>> observers;
+};
+
+KeyValues::KeyValues(asio::any_io_executor executor, store::Store& store)
+    : state_(std::make_unique<State>(std::move(executor), store)) {}
+KeyValues::~KeyValues() { state_->observers.clear(); }
+
+const Entry* KeyValues::find(std::string_view key) const {
+    const auto at = state_->entries.find(key);
+    return at == state_->entries.end() ? nullptr : &at->second;
+}
+
+std::vector<const Entry*> KeyValues::tree(std::string_view prefix) const {
+    std::vector<const Entry*> out;
+    for (auto at = state_->entries.lower_bound(prefix); at != state_->entries.end() && at->first.starts_with(prefix); ++at)
+        out.push_back(&at->second);
+    return out;
+}
+
+const Session* KeyValues::session(std::string_view id) const {
+    const auto at = state_->sessions.find(id);
+    return at == state_->sessions.end() ? nullptr : &at->second;
+}
+
+std::vector<const Session*> KeyValues::sessions() const {
+    std::vector<const Session*> out;
+    for (const auto& [id, session] : state_->sessions) out.push_back(&session);
+    return out;
+}
+
+Revision KeyValues::tree_revision(std::string_view prefix) const {
+    Revision last = 0;
+    for (auto at = state_->entries.lower_bound(prefix); at != state_->entries.end() && at->first.starts_with(prefix); ++at)
+        last = std::max(last, at->second.modified);
+    for (auto at = state_->tombstones.lower_bound(prefix); at != state_->tombstones.end() && at->first.starts_with(prefix); ++at)
+        last = std::max(last, at->second);
+    return last == 0 ? state_->revision : last;
+}
+
+Revision KeyValues::key_revision(std::string_view key) const {
+    const auto* entry = find(key);
+    return entry != nullptr ? entry->modified : state_->revision;
+}
+
+Revision KeyValues::revision() const { return state_->revision; }
+Revision KeyValues::sessions_revision() const { return state_->sessions_revision; }
+Notifier& KeyValues::changed() { return state_->changed; }
+
+Task<KeyValues::Done> KeyValues::apply(Context ctx, std::vector<Operation> operations) {
+    using Verb = Operation::Verb;
+    auto& state = *state_;
+    for (int attempt = 0; attempt < 20; ++attempt) {
+        Done done;
+        Overlay overlay(state.entries);
+        store::Transaction transaction;
+        std::set<std::string> sessions_relied_on, locks_taken, keys_relied_on;
+        std::vector<std::size_t> written_now; ///< results whose revision is that of this transaction
+        const auto fail = [&](std::size_t operation, std::string what) { done.failures.push_back({operation, std::move(what)}); };
+        const auto give = [&](Entry entry, bool written, bool with_value) {
+            if (!with_value) entry.value.clear();
+            if (written) written_now.push_back(done.results.size());
+            done.results.push_back(std::move(entry));
+        };
+        for (std::size_t at = 0; at < operations.size(); ++at) {
+            const auto& op = operations[at];
+            const auto* now = overlay.find(op.key);
+            keys_relied_on.insert(op.key);
+            const auto write = [&](std::string session, std::uint64_t lock_index) {
+                Entry entry{op.key,
+                            op.value,
+                            op.flags,
+                            lock_index,
+                            std::move(session),
+                            now != nullptr ? now->created : 0,
+                            now != nullptr ? now->modified : 0};
+                const bool same = now != nullptr && now->value == entry.value && now->flags == entry.flags &&
+                                  now->session == entry.session && now->lock_index == entry.lock_index;
+                if (!same) {
+                    entry.modified = 0;
+                    overlay.put(entry);
+                }
+                give(entry, !same || entry.modified == 0, false);
+            };
+            switch (op.verb) {
+            case Verb::set: write(now != nullptr ? now->session : "", now != nullptr ? now->lock_index : 0); break;
+            case Verb::cas:
+                if (op.index == 0 ? now != nullptr : now == nullptr || static_cast<std::uint64_t>(now->modified) != op.index)
+                    fail(at, fmt::format("failed to set key \"{}\", index is stale", op.key));
+                else
+                    write(now != nullptr ? now->session : "", now != nullptr ? now->lock_index : 0);
+                break;
+            case Verb::lock: {
+                if (session(op.session) == nullptr)
+                    co_return Error{Code::invalid, fmt::format("invalid session \"{}\"", op.session)};
+                sessions_relied_on.insert(op.session);
+                locks_taken.insert(op.key);
+                const bool delayed = state.store.find(store_key(delay_prefix, op.key)) != nullptr;
+                if (delayed || (now != nullptr && !now->session.empty() && now->session != op.session))
+                    fail(at, fmt::format("failed to lock key \"{}\", lock is already held", op.key));
+                else
+                    write(op.session,
+                          (now != nullptr ? now->lock_index : 0) + (now != nullptr && now->session == op.session ? 0 : 1));
+                break;
+            }
+            case Verb::unlock:
+                if (session(op.session) == nullptr && operations.size() == 1 && op.session.empty())
+                    co_return Error{Code::invalid, "missing session"};
+                if (now == nullptr || now->session.empty() || now->session != op.session)
+                    fail(at, fmt::format("failed to unlock key \"{}\", lock isn't held, or is held by another session", op.key));
+                else
+                    write("", now->lock_index);
+                break;
+            case Verb::get:
+                if (now == nullptr)
+                    fail(at, fmt::format("key \"{}\" doesn't exist", op.key));
+                else
+                    give(*now, now->modified == 0, true);
+                break;
+            case Verb::get_or_empty:
+                if (now == nullptr)
+                    give(Entry{.key = op.key}, false, true);
+                else
+                    give(*now, now->modified == 0, true);
+                break;
+            case Verb::get_tree:
+                for (const auto& key : overlay.keys_below(op.key)) give(*overlay.find(key), overlay.find(key)->modified == 0, true);
+                break;
+            case Verb::check_index:
+                if (now == nullptr)
+                    fail(at, fmt::format("key \"{}\" doesn't exist", op.key));
+                else if (static_cast<std::uint64_t>(now->modified) != op.index)
+                    fail(at, fmt::format("failed index check for key \"{}\", current modify index {} != {}", op.key, now->modified,
+                                         op.index));
+                else
+                    give(*now, false, false);
+                break;
+            case Verb::check_session:
+                if (now == nullptr)
+                    fail(at, fmt::format("failed to check session, key \"{}\" doesn't exist", op.key));
+                else if (now->session != op.session)
+                    fail(at, fmt::format("failed session check for key \"{}\", current session \"{}\" != \"{}\"", op.key,
+                                         now->session, op.session));
+                else
+                    give(*now, false, false);
+                break;
+            case Verb::check_not_exists:
+                if (now != nullptr) fail(at, fmt::format("key \"{}\" exists", op.key));
+                break;
+            case Verb::remove:
+                if (now != nullptr) overlay.remove(op.key);
+                break;
+            case Verb::remove_cas:
+                if (now != nullptr && static_cast<std::uint64_t>(now->modified) == op.index)
+                    overlay.remove(op.key);
+                else if (now != nullptr || op.index != 0)
+                    fail(at, fmt::format("failed to delete key \"{}\", index is stale", op.key));
+                break;
+            case Verb::remove_tree:
+                for (const auto& key : overlay.keys_below(op.key)) overlay.remove(key);
+                break;
+            }
+        }
+        if (!done.failures.empty()) {
+            done.results.clear();
+            done.revision = state.revision;
+            co_return done;
+        }
+        for (const auto& [key, entry] : overlay.changed()) {
+            keys_relied_on.insert(key);
+            const auto here = store_key(kv_prefix, key);
+            if (entry)
+                transaction.put(here, to_value(*entry));
+            else if (find(key) != nullptr)
+                transaction.remove(here);
+        }
+        for (const auto& key : keys_relied_on) {
+            const auto* base = find(key);
+            transaction.expect(store_key(kv_prefix, key), base != nullptr ? base->modified : 0);
+        }
+        for (const auto& key : locks_taken) transaction.expect(store_key(delay_prefix, key), 0);
+        for (const auto& id : sessions_relied_on) transaction.expect(store_key(session_prefix, id), session(id)->modified);
+        if (transaction.changes.empty()) {
+            done.revision = state.revision;
+            co_return done;
+        }
+        auto applied = co_await state.store.apply(ctx, std::move(transaction));
+        if (applied.ok()) {
+            done.revision = *applied;
+            for (const auto result : written_now) {
+                auto& entry = done.results[result];
+                if (entry.created == 0) entry.created = *applied;
+                entry.modified = *applied;
+            }
+            co_return done;
+        }
+        if (applied.error().code != Code::conflict) co_return std::move(applied).error();
+        CO_TRY(std::ignore, co_await state.store.catch_up(ctx));
+    }
+    co_return Error{Code::unavailable, "these keys change too often", "try again"};
+}
+
+Task<Unit> KeyValues::remove_tree(Context ctx, std::string prefix) {
+    auto& state = *state_;
+    for (;;) {
+        store::Transaction transaction;
+        for (const auto* entry : tree(prefix)) {
+            if (transaction.changes.size() == keys_at_once) break;
+            transaction.remove(store_key(kv_prefix, entry->key));
+        }
+        if (transaction.changes.empty()) co_return Unit{};
+        CO_TRY(std::ignore, co_await state.store.apply(ctx, std::move(transaction)));
+    }
+}
+
+Task<Unit> KeyValues::create_session(Context ctx, Session session) {
+    auto& state = *state_;
+    store::LeaseId lease = 0;
+    // Consul, too, waits for twice the ttl before it gives a session up.
+    if (session.ttl) {
+        CO_TRY(lease, co_await state.store.grant(ctx, *session.ttl * 2));
+    }
+    store::Transaction transaction;
+    const auto key = store_key(session_prefix, session.id);
+    transaction.expect(key, 0).put(key, to_value(session), lease);
+    CO_TRY(std::ignore, co_await state.store.apply(ctx, std::move(transaction)));
+    co_return Unit{};
+}
+
+Task<Session> KeyValues::renew_session(Context ctx, std::string id) {
+    const auto* known = session(id);
+    if (known == nullptr) co_return Error{Code::not_found, fmt::format("Session id '{}' not found", id)};
+    auto copy = *known;
+    if (copy.lease != 0) {
+        CO_TRY(std::ignore, co_await state_->store.keep_alive(ctx, copy.lease));
+    }
+    co_return copy;
+}
+
+Task<Unit> KeyValues::destroy_session(Context ctx, std::string id) {
+    auto& state = *state_;
+    const auto* known = session(id);
+    if (known == nullptr) co_return Unit{};
+    const auto copy = *known;
+    CO_TRY(std::ignore, co_await state.free_all(ctx, copy, nullptr));
+    store::Transaction transaction;
+    transaction.remove(store_key(session_prefix, id));
+    CO_TRY(std::ignore, co_await state.store.apply(ctx, std::move(transaction)));
+    // What it took meanwhile.
+    co_return co_await state.free_all(ctx, copy, nullptr);
+}
+
+Task<Unit> KeyValues::free_orphans(Context ctx, const store::Fence* fence) {
+    auto& state = *state_;
+    std::vector<Session> gone;
+    for (const auto& [id, keys] : state.held) {
+        if (state.sessions.contains(id)) continue;
+        const auto known = state.departed.find(id);
+        Session holder;
+        holder.id = id;
+        gone.push_back(known == state.departed.end() ? holder : known->second);
+    }
+    for (auto& holder : gone) {
+        CO_TRY(std::ignore, co_await state.free_all(ctx, std::move(holder), fence));
+    }
+    std::erase_if(state.departed, [&](const auto& entry) { return !state.held.contains(entry.first); });
+    co_return Unit{};
+}
+
+} // namespace orrery::api::consul

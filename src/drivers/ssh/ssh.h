@@ -1,0 +1,25 @@
+#pragma once
+
+#include "drivers/ssh/remote.h"
+#include "jobs/executor.h"
+
+#include <filesystem>
+#include <memory>
+
+namespace orrery::drivers {
+
+struct SshExecutorOptions {
+    std::filesystem::path content;                ///< files that jobs may push lie below this folder of the server
+    Duration patience = std::chrono::minutes(10); ///< with a host that went away, where the attempt has no timeout of its own
+};
+
+/// `run: {ssh: ...}`: commands, scripts, files and idempotent blocks on a machine, as attempts that outlive the server.
+/// docs/executors.md has the body by example. `remote` and `pool` (for reading content) must outlive it. Loop thread only.
+std::unique_ptr<jobs::Executor> ssh_executor(RemoteAttempts& remote, Pool& pool, SshExecutorOptions options);
+
+/// How an attempt on a host ended, in the engine's words. `out` is where its errors' last line may be found.
+jobs::Outcome outcome_of(const RemoteEnd& end, std::string_view last_error, const std::function<bool(int)>& succeeded);
+/// An Error that came before anything was begun, in the engine's words.
+jobs::Outcome outcome_of(const Error& error);
+
+} // namespace orrery::drivers

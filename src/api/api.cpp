@@ -88,6 +88,13 @@ Api::Api(asio::any_io_executor executor, resource::Resources& resources, identit
     state_->docs_page = api_page(state_->router, resources.registry(), state_->options.version);
 }
 
+void Api::add_jobs(jobs::Engine& engine) {
+    add_job_routes(*state_, engine);
+    const auto& registry = state_->resources.registry();
+    state_->openapi_text = json::serialize(openapi_document(state_->router, registry, state_->options.version));
+    state_->docs_page = api_page(state_->router, registry, state_->options.version);
+}
+
 Api::~Api() = default;
 
 const Router& Api::router() const { return state_->router; }

@@ -11,6 +11,10 @@
 #include <memory>
 #include <string>
 
+namespace orrery::jobs {
+class Engine;
+}
+
 namespace orrery::api {
 
 /// Port: what an administrator does to the store as a whole. The app implements it, because it knows which engine runs.
@@ -46,6 +50,9 @@ public:
     Api(asio::any_io_executor executor, resource::Resources& resources, identity::Identity& identity, StoreAdmin& admin,
         Clock& clock, ApiOptions options);
     ~Api();
+
+    /// Adds what jobs have beyond the routes of every kind. The kind Job must be registered; the engine must outlive this.
+    void add_jobs(jobs::Engine& engine);
 
     const Router& router() const;
     /// For net::HttpServer; the Api must outlive the server.

@@ -17,6 +17,11 @@ std::string good_body(const Route& route) {
         if (route.kind->name() == "Node") return R"({"name":"door","spec":{"address":"10.0.0.9"}})";
         if (route.kind->name() == "Secret") return R"({"name":"door","spec":{"values":{"a":"b"}}})";
         if (route.kind->name() == "User") return R"({"name":"door","spec":{"role":"viewer","password":"a long enough password"}})";
+        if (route.kind->name() == "Job" &&
+            (route.pattern == "/v1/jobs" || route.pattern == "/v1/jobs/{name}" || route.pattern == "/v1/job-plans"))
+            return R"({"name":"door","spec":{"tasks":[{"name":"a"}]}})";
+        if (route.kind->name() == "Job") return R"({"because":"of the door"})";
+        if (route.kind->name() == "RollingRule") return R"({"name":"door","spec":{"limit":1}})";
         if (route.kind->name() == "Token") return R"({"name":"door","spec":{"role":"viewer"}})";
     }
     if (route.pattern == "/v1/login") return R"({"user":"nobody-here","password":"wrong"})";

@@ -3,6 +3,9 @@
 #include "api/api.h"
 #include "core/testing.h"
 #include "identity/identity.h"
+#include "jobs/engine.h"
+#include "jobs/fake_executor.h"
+#include "jobs/fake_membership.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
 #include "resource/kinds.h"
@@ -51,6 +54,12 @@ struct Stack {
     std::unique_ptr<resource::Resources> resources;
     std::unique_ptr<identity::Identity> identity;
     NoAdmin admin;
+    std::unique_ptr<jobs::FakeExecutor> executor_of_jobs; ///< "fake"
+    jobs::Executors executors;
+    jobs::FakeMembership membership;
+    std::unique_ptr<store::Leadership> leadership;
+    std::unique_ptr<jobs::Engine> engine;
+    std::unique_ptr<TaskGroup> group;
     std::unique_ptr<Api> api;
     std::unique_ptr<net::HttpServer> server;
     std::unique_ptr<net::HttpClient> client;
@@ -68,11 +77,22 @@ struct Stack {
         registry.add(resource::event_kind());
         registry.add(identity::user_kind(pool));
         registry.add(identity::token_kind(clock));
+        executor_of_jobs = std::make_unique<jobs::FakeExecutor>(on, clock);
+        executors.add(*executor_of_jobs);
+        registry.add(jobs::job_kind(executors, membership));
+        registry.add(jobs::rolling_rule_kind());
         resources = std::make_unique<resource::Resources>(*store, registry, *sealer, clock);
         identity = std::make_unique<identity::Identity>(*resources, pool, clock, identity::IdentityOptions{});
         CO_TRY(std::ignore, co_await identity->ensure_admin(ctx, "correct horse battery"));
         api = std::make_unique<Api>(on, *resources, *identity, admin, clock,
                                     ApiOptions{.version = "test", .heartbeat = std::chrono::milliseconds(50)});
+        leadership = std::make_unique<store::Leadership>(on, *store, store::Leadership::Options{.server = "test", .clock = &clock});
+        engine = std::make_unique<jobs::Engine>(on, *resources, *leadership, membership, executors, pool, clock,
+                                                jobs::Engine::Options{.folder = folder.path()});
+        group = std::make_unique<TaskGroup>(on);
+        group->spawn(leadership->run(ctx));
+        group->spawn(engine->run(ctx));
+        api->add_jobs(*engine);
         net::HttpServer::Options server_options;
         server_options.on_error = api->on_error();
         server_options.on_done = api->on_done();
@@ -89,8 +109,11 @@ struct Stack {
         co_await client->stop();
         co_await server->stop(std::chrono::seconds(1));
         co_await api->stop();
+        co_await group->stop();
         server.reset();
         api.reset();
+        engine.reset();
+        leadership.reset();
         identity.reset();
         resources.reset();
         co_await store->stop();

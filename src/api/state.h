@@ -42,6 +42,7 @@ void add_kind_routes(Api::State& state);
 void add_identity_routes(Api::State& state);
 void add_store_routes(Api::State& state);
 void add_server_routes(Api::State& state);
+void add_job_routes(Api::State& state, jobs::Engine& engine);
 
 /// May this principal see and touch it? What belongs to users (tokens) is for its owner, as the same directory knows that one, and
 /// for admins.

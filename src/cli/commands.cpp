@@ -326,10 +326,132 @@ std::vector<Command> installation_commands() {
 
 } // namespace
 
+namespace {
+
+std::vector<Command> job_commands() {
+    const Argument job{"JOB", "the job's name"};
+    const auto forms = [] { return output({"table", "yaml", "json"}); };
+    return {
+        {.path = "job submit",
+         .summary = "Submit a job",
+         .about = "The whole job is checked first, and all that is wrong with it is told at once; nothing runs then.",
+         .arguments = {},
+         .options = {files("a file with one document of kind Job, or - for standard input"),
+                     {"--name", "NAME", "call it so, whatever the file says"},
+                     {"--wait", "", "watch it until it is done; the exit code tells how it ended"},
+                     dry_run(),
+                     because()},
+         .examples = {{"orrery job submit -f bring-up.yaml --wait", "run it and watch"},
+                      {"orrery job submit -f upgrade.yaml --name upgrade-2 --because 'CVE-2026-1'", "once more, with a reason"}},
+         .run = run_job_submit},
+        {.path = "job plan",
+         .summary = "Tell what a job would do, without submitting it",
+         .about = "What runs where, values as of now, and how long it would take: the real scheduler is run on an imagined clock, "
+                  "with the "
+                  "times that such tasks took before.",
+         .arguments = {},
+         .options = {files("a file with one document of kind Job, or - for standard input"),
+                     {"--name", "NAME", "call it so, whatever the file says"},
+                     {"--simulate", "", "show when each task would begin and end"},
+                     {"--preview", "", "ask each task what it would change (dry run on the machines)"},
+                     {"--latency", "DURATION", "from the end of a task to its service being seen; 1s"},
+                     {"--unknown", "DURATION", "how long tasks take that never ran; 10s"},
+                     forms()},
+         .examples = {{"orrery job plan -f bring-up.yaml --simulate", "makespan and critical path"}},
+         .run = run_job_plan},
+        {.path = "job show",
+         .summary = "Show a job and its tasks",
+         .about = {},
+         .arguments = {job},
+         .options = {{"--state", "STATE", "only tasks in this state"},
+                     {"--task", "NAME", "only tasks of this name"},
+                     {"--node", "NAME", "only tasks of this machine"},
+                     forms()},
+         .examples = {{"orrery job show bring-up --state failed", "what went wrong"}},
+         .run = run_job_show},
+        {.path = "job graph",
+         .summary = "Draw a job's graph",
+         .about = {},
+         .arguments = {job},
+         .options = {output({"dot", "svg", "json"})},
+         .examples = {{"orrery job graph bring-up -o svg > bring-up.svg", "a picture"},
+                      {"orrery job graph bring-up | dot -Tpdf > bring-up.pdf", "by Graphviz"}},
+         .run = run_job_graph},
+        {.path = "job watch",
+         .summary = "Watch a job until it is done",
+         .about =
+             "Shows what runs, what each waiting task waits for, and the critical path. Ending the command does not end the job.",
+         .arguments = {job},
+         .options = {},
+         .examples = {{"orrery job watch bring-up", "live"}},
+         .run = run_job_watch},
+        {.path = "job wait",
+         .summary = "Wait until a job is done, and tell exactly what is missing if it is not",
+         .about = "Ends with 0 when the job succeeded or converged, with 1 when it did not.",
+         .arguments = {job},
+         .options = {{"--now", "", "do not wait: tell what is missing now"}, forms()},
+         .examples = {{"orrery job wait bring-up", "in a script"}, {"orrery job wait bring-up --now", "what is missing"}},
+         .run = run_job_wait},
+        {.path = "job logs",
+         .summary = "Show what a task said",
+         .about = {},
+         .arguments = {job, {"TASK", "the task, as in mysql@db-1"}},
+         .options = {{"-f,--follow", "", "go on until the attempt is over"},
+                     {"--attempt", "N", "of an earlier attempt"},
+                     {"--phase", "PHASE", "of another part of the attempt", {"check", "run", "verify", "undo"}}},
+         .examples = {{"orrery job logs bring-up mysql@db-1 -f", "live"}},
+         .run = run_job_logs},
+        {.path = "job why",
+         .summary = "Tell why a task is as it is",
+         .about = "The predicate it waits for, the instances that were seen, who holds what it wants, and what blocks it.",
+         .arguments = {job, {"TASK", "the task, as in mysql@db-1"}},
+         .options = {forms()},
+         .examples = {{"orrery job why bring-up keystone@oc-1", "in words"}},
+         .run = run_job_why},
+        {.path = "job approve",
+         .summary = "Approve a job's plan, or a task that waits for it",
+         .about = "By the digest of the plan that was looked at: another plan is not approved.",
+         .arguments = {job, {"TASK", "a task that waits for approval", Count::optional}},
+         .options = {{"--digest", "DIGEST", "of the plan, as submit, plan and show tell it"}, because()},
+         .examples = {{"orrery job approve upgrade --digest 1f0c22d09b3a4c55", "the whole plan"}},
+         .run = run_job_approve},
+        {.path = "job pause",
+         .summary = "Begin nothing more of a job until it is resumed",
+         .about = {},
+         .arguments = {job},
+         .options = {because()},
+         .examples = {{"orrery job pause upgrade --because 'users complain'", "what runs goes on"}},
+         .run = run_job_pause},
+        {.path = "job resume",
+         .summary = "Go on with a paused job",
+         .about = {},
+         .arguments = {job},
+         .options = {because()},
+         .examples = {{"orrery job resume upgrade", "go on"}},
+         .run = run_job_resume},
+        {.path = "job cancel",
+         .summary = "End a job: kill what runs, undo what says how",
+         .about = {},
+         .arguments = {job},
+         .options = {{"--no-undo", "", "leave what was done as it is"}, because()},
+         .examples = {{"orrery job cancel upgrade", "with undo, from the end to the beginning"}},
+         .run = run_job_cancel},
+        {.path = "job retry",
+         .summary = "Run again what failed, and what was skipped because of it",
+         .about = {},
+         .arguments = {job, {"TASK", "one task; else all that failed", Count::optional}},
+         .options = {because()},
+         .examples = {{"orrery job retry bring-up", "only what failed"}},
+         .run = run_job_retry},
+    };
+}
+
+} // namespace
+
 const std::vector<Command>& all_commands() {
     static const std::vector<Command> commands = [] {
         auto out = resource_commands();
-        for (auto* more : {&identity_commands, &installation_commands})
+        for (auto* more : {&job_commands, &identity_commands, &installation_commands})
             for (auto& command : more()) out.push_back(std::move(command));
         return out;
     }();

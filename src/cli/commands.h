@@ -15,6 +15,20 @@ Result<int> run_explain(Invocation& invocation);
 Result<int> run_watch(Invocation& invocation);
 Result<int> run_events(Invocation& invocation);
 
+Result<int> run_job_submit(Invocation& invocation);
+Result<int> run_job_plan(Invocation& invocation);
+Result<int> run_job_show(Invocation& invocation);
+Result<int> run_job_graph(Invocation& invocation);
+Result<int> run_job_watch(Invocation& invocation);
+Result<int> run_job_wait(Invocation& invocation);
+Result<int> run_job_logs(Invocation& invocation);
+Result<int> run_job_why(Invocation& invocation);
+Result<int> run_job_approve(Invocation& invocation);
+Result<int> run_job_pause(Invocation& invocation);
+Result<int> run_job_resume(Invocation& invocation);
+Result<int> run_job_cancel(Invocation& invocation);
+Result<int> run_job_retry(Invocation& invocation);
+
 Result<int> run_login(Invocation& invocation);
 Result<int> run_logout(Invocation& invocation);
 Result<int> run_whoami(Invocation& invocation);

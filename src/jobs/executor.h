@@ -165,4 +165,23 @@ public:
     virtual Task<Preview> plan(Context ctx, Attempt attempt) = 0;
 };
 
+/// All executors of this server, by name. Filled at start-up, then only read; does not own them.
+class Executors {
+public:
+    void add(Executor& executor) { all_[std::string(executor.name())] = &executor; }
+    /// Null where there is none of that name.
+    Executor* find(std::string_view name) const {
+        const auto found = all_.find(name);
+        return found == all_.end() ? nullptr : found->second;
+    }
+    std::vector<std::string_view> names() const {
+        std::vector<std::string_view> out;
+        for (const auto& [name, executor] : all_) out.push_back(name);
+        return out;
+    }
+
+private:
+    std::map<std::string, Executor*, std::less<>> all_;
+};
+
 } // namespace orrery::jobs

@@ -1,0 +1,73 @@
+#include "api/stack_for_tests.h"
+
+#include <gmock/gmock.h>
+
+/// Jobs as their users meet them: over HTTP.
+namespace orrery::api::testing {
+
+namespace {
+using ::testing::HasSubstr;
+
+asio::awaitable<std::string> settled_state(Stack& stack, std::string name, std::string wanted) {
+    std::string state;
+    for (int i = 0; i < 300; ++i) {
+        auto answer = co_await stack.get("/v1/jobs/" + name + "/progress");
+        if (answer.status == 200) state = std::string(answer.body.at("state").as_string());
+        if (state == wanted) break;
+        std::ignore = co_await real_clock().sleep(std::chrono::milliseconds(10));
+    }
+    co_return state;
+}
+
+} // namespace
+
+CO_STACK_TEST(Jobs, AreRefusedWholeOrRunAndExplainThemselves) {
+    std::ignore = co_await stack.put("/v1/nodes/n1", R"({"labels":{"role":"web"},"spec":{"address":"10.0.0.1"}})");
+    auto refused = co_await stack.post(
+        "/v1/jobs",
+        R"({"name":"j","spec":{"tasks":[{"name":"a","on":"web","after":"b","run":{"fake":{}}},{"name":"b","on":"web","after":"a","wait":"nobody"}]}})");
+    EXPECT_GE(refused.status, 400);
+    EXPECT_LT(refused.status, 500);
+    EXPECT_THAT(refused.text, HasSubstr("waits for itself"));
+    const auto* body = R"({"name":"j","spec":{"tasks":[{"name":"a","on":"web","run":{"fake":{}},"provides":"web"},
+        {"name":"b","on":"web","after":"a","wait":{"service":"web","count":1},"with":{"m":"${service.web.addresses}"},"run":{"fake":{}}}]}})";
+    auto plan = co_await stack.post("/v1/job-plans?preview=true", body);
+    EXPECT_EQ(plan.status, 200) << plan.text;
+    EXPECT_EQ(plan.body.at("total").as_int64(), 2);
+    EXPECT_EQ(plan.body.at("simulation").at("end").as_string(), "succeeded");
+    EXPECT_EQ(plan.body.at("previews").as_array().size(), 2u);
+    auto made = co_await stack.post("/v1/jobs", body);
+    EXPECT_EQ(made.status, 201) << made.text;
+    for (int i = 0; i < 300; ++i) {
+        auto why = co_await stack.get("/v1/jobs/j/why?task=b@n1");
+        if (why.text.find("web passing") != std::string::npos && why.text.find("\"waiting\"") != std::string::npos) break;
+        std::ignore = co_await real_clock().sleep(std::chrono::milliseconds(10));
+    }
+    auto why = co_await stack.get("/v1/jobs/j/why?task=b@n1");
+    EXPECT_THAT(why.text, HasSubstr("it waits for 1 of web passing (0 of 1 seen)"));
+    auto missing = co_await stack.get("/v1/jobs/j/missing");
+    EXPECT_THAT(missing.text, HasSubstr("b@n1"));
+    EXPECT_FALSE(missing.body.at("done").as_bool());
+    auto paused = co_await stack.post("/v1/jobs/j/pause", R"({"because":"lunch"})");
+    EXPECT_EQ(paused.status, 202) << paused.text;
+    stack.membership.pass("web", "n1");
+    auto again = co_await stack.post("/v1/jobs/j/resume", "{}");
+    EXPECT_EQ(again.status, 202) << again.text;
+    const auto state = co_await settled_state(stack, "j", "succeeded");
+    EXPECT_EQ(state, "succeeded");
+    auto tasks = co_await stack.get("/v1/jobs/j/tasks?state=succeeded&limit=1");
+    EXPECT_EQ(tasks.body.at("tasks").as_array().size(), 1u) << tasks.text;
+    EXPECT_EQ(tasks.body.at("continue").as_string(), "1");
+    auto picture = co_await stack.get("/v1/jobs/j/graph?form=svg");
+    EXPECT_THAT(picture.text, HasSubstr("</svg>"));
+    auto dot = co_await stack.get("/v1/jobs/j/graph?form=dot");
+    EXPECT_THAT(dot.text, HasSubstr("t0 -> t1"));
+    auto output = co_await stack.get("/v1/jobs/j/output?task=a@n1");
+    EXPECT_EQ(output.status, 200) << output.text;
+    auto none = co_await stack.get("/v1/jobs/j/why?task=nobody@n1");
+    EXPECT_EQ(none.status, 404);
+    auto over = co_await stack.post("/v1/jobs/j/cancel", "{}");
+    EXPECT_EQ(over.status, 409) << over.text;
+}
+
+} // namespace orrery::api::testing

@@ -1,0 +1,67 @@
+#include "cli/cli_testing.h"
+
+#include <boost/json/serialize.hpp>
+
+namespace orrery::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+net::Response good(int status, std::string body) { return {status, {{"Content-Type", "application/json"}}, std::move(body)}; }
+
+class Job : public CliTest {
+protected:
+    Job() {
+        api.intercept = [this](const net::Request& request, const std::string&) -> std::optional<net::Response> {
+            const auto found = answers_of.find(request.method + " " + request.target.path);
+            if (found == answers_of.end()) return {};
+            return found->second;
+        };
+    }
+    std::map<std::string, net::Response> answers_of;
+};
+
+TEST_F(Job, WhyTellsThePredicateAndWhoWasSeen) {
+    answers_of["GET /v1/jobs/up/why"] =
+        good(200, R"x({"task":"web@w1","state":"waiting","why":"web@w1 is waiting: it waits for 2 of db passing (1 of 2 seen)",
+        "barriers":[{"barrier":"2 of db passing","wanted":2,"met":false,"instances":[{"node":"d1","state":"passing"},{"node":"d2","state":"registered","why":"refused\u001b[2J"}]}]})x");
+    EXPECT_EQ(run({"job", "why", "up", "web@w1"}), 0) << err;
+    EXPECT_EQ(out, "web@w1 is waiting: it waits for 2 of db passing (1 of 2 seen)\n"
+                   "  barrier 2 of db passing: not met\n"
+                   "    d1 is passing\n"
+                   "    d2 is registered: refused\\x1b[2J\n");
+}
+
+TEST_F(Job, WaitNowListsWhatIsMissing) {
+    answers_of["GET /v1/jobs/up/missing"] = good(
+        200,
+        R"x({"job":"up","state":"running","done":false,"missing":[{"what":"a@n1","why":"running"},{"what":"db","why":"2 of db passing: 1 of 2 seen"}]})x");
+    EXPECT_EQ(run({"job", "wait", "up", "--now"}), 1);
+    EXPECT_EQ(out, "missing: a@n1: running\nmissing: db: 2 of db passing: 1 of 2 seen\n");
+    answers_of["GET /v1/jobs/up/missing"] = good(200, R"x({"job":"up","state":"succeeded","done":true,"missing":[]})x");
+    EXPECT_EQ(run({"job", "wait", "up", "--now"}), 0);
+    EXPECT_EQ(out, "");
+}
+
+TEST_F(Job, OrdersAreSentWithTheirReason) {
+    answers_of["POST /v1/jobs/up/approve"] = good(202, R"x({"name":"up","state":"running"})x");
+    EXPECT_EQ(run({"job", "approve", "up", "--digest", "12ab", "--because", "reviewed"}), 0) << err;
+    EXPECT_EQ(out, "job up is running\n");
+    EXPECT_EQ(api.seen().back().body, R"({"digest":"12ab","because":"reviewed"})");
+    answers_of["POST /v1/jobs/up/cancel"] = FakeApi::problem(409, "conflict", "job up is over: it succeeded");
+    EXPECT_EQ(run({"job", "cancel", "up"}), 5);
+    EXPECT_THAT(err, HasSubstr("job up is over"));
+}
+
+TEST_F(Job, LogsPrintStreamsApartAndNothingSteersTheTerminal) {
+    answers_of["GET /v1/jobs/up/output"] =
+        good(200, R"x({"pieces":[{"stream":"out","text":"one\ntwo\u001b[31m\n"},{"stream":"err","text":"bad\n"},
+        {"stream":"step","text":"{\"host\":\"n1\",\"name\":\"install\",\"result\":\"changed\",\"words\":\"\"}"}],"next":0})x");
+    EXPECT_EQ(run({"job", "logs", "up", "a@n1"}), 0) << err;
+    EXPECT_EQ(out, "one\ntwo\\x1b[31m\n[n1] install: changed \n");
+    EXPECT_EQ(err, "bad\n");
+}
+
+} // namespace
+} // namespace orrery::cli

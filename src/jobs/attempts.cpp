@@ -1,0 +1,307 @@
+#include "core/log.h"
+#include "core/text.h"
+#include "jobs/engine_state.h"
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/system/system_error.hpp>
+#include <fmt/format.h>
+
+#include <charconv>
+
+/// One attempt: its values, its life, its end.
+namespace orrery::jobs {
+
+const RunSpec& run_of(const TaskSpec& spec, Phase phase) {
+    switch (phase) {
+    case Phase::check: return spec.check;
+    case Phase::run: return spec.run;
+    case Phase::verify: return spec.verify;
+    case Phase::undo: return spec.undo;
+    }
+    return spec.run;
+}
+
+Result<std::shared_ptr<const Target>> Engine::State::target(const std::string& node) {
+    if (const auto found = targets.find(node); found != targets.end()) return found->second;
+    TRY(auto object, resources.get(kind("Node"), node));
+    auto made = std::make_shared<Target>();
+    made->node = resource::Node::from(object);
+    made->labels = std::move(object.labels);
+    targets[node] = made;
+    return std::shared_ptr<const Target>(std::move(made));
+}
+
+Scope Engine::State::scope_for(const Plan& plan, const std::vector<Row>* rows, std::uint32_t task,
+                               std::shared_ptr<const Target> at) const {
+    Scope scope;
+    scope.job = plan.name;
+    scope.plan = &plan;
+    scope.membership = &membership;
+    if (at) scope.node = *at;
+    scope.address_of = [this](const std::string& node) {
+        auto object = resources.get(kind("Node"), node);
+        return object.ok() ? resource::Node::from(*object).address : node;
+    };
+    if (rows != nullptr)
+        scope.published = [&plan, rows, task](const std::string& name) -> const json::object* {
+            const auto group = plan.find_group(name);
+            if (!group) return nullptr;
+            const auto host = plan.host_of(task);
+            auto other = host == Plan::none ? Plan::none : plan.task_on(*group, host);
+            if (other == Plan::none && plan.groups[*group].count == 1) other = plan.groups[*group].first;
+            if (other == Plan::none || !(*rows)[other].detail) return nullptr;
+            return &(*rows)[other].detail->values;
+        };
+    return scope;
+}
+
+namespace {
+
+std::uint64_t number_of(const std::string& digest) {
+    std::uint64_t number = 0;
+    std::from_chars(digest.data(), digest.data() + std::min<std::size_t>(16, digest.size()), number, 16);
+    return number;
+}
+
+/// Is anything in it bound only when the task starts?
+bool is_late(const json::value& value) {
+    for (const auto& text : references_in(value)) {
+        auto reference = parse_reference(text);
+        if (!reference.ok() || (reference->what != Reference::What::secret && reference->what != Reference::What::job &&
+                                reference->what != Reference::What::with))
+            return true;
+    }
+    return false;
+}
+
+} // namespace
+
+Result<std::uint64_t> Engine::State::prepare(JobRun& run, std::uint32_t task, Phase phase) {
+    const auto group = run.plan.group_of(task);
+    const auto& spec = run.plan.spec.tasks[group];
+    std::shared_ptr<const Target> at;
+    if (const auto host = run.plan.host_in(group, task); host != Plan::none) {
+        TRY(at, target(run.plan.hosts[host]));
+        if (at->node.maintenance)
+            return Error{Code::unavailable,
+                         fmt::format("{} is in maintenance{}{}", at->node.name, at->node.maintenance_reason.empty() ? "" : ": ",
+                                     at->node.maintenance_reason)};
+    }
+    auto& live = *run.at_work;
+    if (live.constant.empty()) live.constant.resize(run.plan.groups.size());
+    auto& constant = live.constant[group];
+    if (constant) return *constant;
+    auto scope = scope_for(run.plan, &run.scheduler->rows(), task, at);
+    TRY(auto with, bind(json::value(spec.with), scope));
+    scope.with = &with.get_object();
+    TRY(auto body, bind(spec.run.body, scope));
+    const auto digest = number_of(digest_of(json::value(json::array{with, body})));
+    if (!is_late(spec.run.body) && !is_late(json::value(spec.with)) && spec.with.empty()) constant = digest;
+    if (!spec.with.empty()) live.prepared[task] = std::move(with.get_object());
+    return digest;
+}
+
+Result<Attempt> Engine::State::make_attempt(const Plan& plan, const std::vector<Row>* rows, std::string_view uid,
+                                            std::uint32_t task, Phase phase, const json::object* with) {
+    const auto group = plan.group_of(task);
+    const auto& spec = plan.spec.tasks[group];
+    const auto host = plan.host_in(group, task);
+    Attempt attempt;
+    attempt.job = plan.name;
+    attempt.task = plan.task_name(task);
+    attempt.number = rows == nullptr ? 1 : (*rows)[task].attempt;
+    attempt.id = fmt::format("{}-{}-{}{}", uid, task, attempt.number, name_of(phase)[0]);
+    std::shared_ptr<const Target> at;
+    if (host != Plan::none) {
+        TRY(at, target(plan.hosts[host]));
+        attempt.targets.push_back(*at);
+    } else {
+        for (const auto one : plan.groups[group].hosts) {
+            TRY(const auto found, target(plan.hosts[one]));
+            attempt.targets.push_back(*found);
+        }
+    }
+    const auto& run = run_of(spec, phase);
+    auto scope = scope_for(plan, rows, task, at);
+    if (with != nullptr) {
+        attempt.values = *with;
+    } else {
+        TRY(auto bound, bind(json::value(spec.with), scope));
+        attempt.values = std::move(bound.get_object());
+    }
+    scope.with = &attempt.values;
+    TRY(attempt.body, bind(run.body, scope));
+    for (const auto& [name, text] : spec.environment) {
+        TRY(auto value, bind(json::value(text), scope));
+        attempt.environment[name] = value.is_string() ? std::string(std::string_view(value.get_string())) : to_json_text(value);
+    }
+    attempt.timeout = spec.timeout;
+    attempt.idempotent = spec.idempotent;
+    auto named = references_in(attempt.body);
+    for (auto& text : references_in(json::value(attempt.values))) named.push_back(std::move(text));
+    for (const auto& [name, text] : attempt.environment)
+        for (auto& one : references_in(json::value(text))) named.push_back(std::move(one));
+    for (const auto& text : named) {
+        auto reference = parse_reference(text);
+        if (!reference.ok() || reference->what != Reference::What::secret) continue;
+        TRY(auto value, resources.reveal(kind("Secret"), reference->name, "spec.values." + reference->field));
+        attempt.secrets[text.substr(7)] = std::move(value);
+    }
+    return attempt;
+}
+
+void Engine::State::begin(const Context& parent, std::shared_ptr<JobRun> run, Scheduler::Start start) {
+    auto running = std::make_shared<RunningAttempt>();
+    running->phase = start.phase;
+    run->at_work->running[start.task] = running;
+    const auto ctx = Context::make("job/" + run->name, parent.id());
+    ++attempts;
+    auto self = shared_from_this();
+    auto over = [self, run, start, running](std::exception_ptr failure) {
+        --self->attempts;
+        bool let_go = false;
+        if (failure) {
+            try {
+                std::rethrow_exception(failure);
+            } catch (const boost::system::system_error&) {
+                let_go = true; // cancelled: this server stops, or gave the attempt up
+            } catch (const std::exception& error) {
+                log::error(Context::background(), "an attempt of {} ended with an exception: {}", run->plan.task_name(start.task),
+                           error.what());
+                running->outcome = Outcome::failure(ErrorClass::refused, fmt::format("a bug: {}", error.what()));
+            }
+        }
+        if (let_go && running->killed) running->outcome = Outcome::failure(ErrorClass::lost, "it was told to end and did not");
+        if (!let_go || running->killed) {
+            if (self->ended.empty()) self->first_ended = self->clock.steady();
+            self->ended.push_back({run, start.task, running});
+            self->wake_up();
+        }
+        if (self->attempts == 0) self->emptied.notify_all();
+    };
+    asio::co_spawn(executor, work(ctx, run, start, running), asio::bind_cancellation_slot(running->let_go.slot(), std::move(over)));
+}
+
+asio::awaitable<void> Engine::State::work(Context ctx, std::shared_ptr<JobRun> run, Scheduler::Start start,
+                                          std::shared_ptr<RunningAttempt> running) {
+    const auto& row = run->scheduler->row(start.task);
+    const auto& spec = run->plan.spec.tasks[run->plan.group_of(start.task)];
+    const auto& body = run_of(spec, start.phase);
+    if (!body.given()) {
+        running->outcome = Outcome::success(Outcome::Change::unchanged);
+        co_return;
+    }
+    running->executor = executors.find(body.executor);
+    if (running->executor == nullptr) {
+        running->outcome =
+            Outcome::failure(ErrorClass::refused, fmt::format("there is no executor {} on this server", body.executor));
+        co_return;
+    }
+    const json::object* with = row.detail && row.detail->inputs.is_object() ? &row.detail->inputs.get_object() : nullptr;
+    auto made = make_attempt(run->plan, &run->scheduler->rows(), run->uid, start.task, start.phase, with);
+    if (!made.ok()) {
+        running->outcome = Outcome::failure(ErrorClass::refused, made.error().message);
+        co_return;
+    }
+    running->attempt = std::move(*made);
+    auto& attempt = running->attempt;
+    attempt.environment["ORRERY_CONTEXT"] = ctx.id();
+    attempt.environment["ORRERY_JOB"] = attempt.job;
+    attempt.environment["ORRERY_TASK"] = attempt.task;
+    attempt.environment["ORRERY_ATTEMPT"] = attempt.id;
+    OutputFiles::Name name{run->uid, start.task, attempt.number, start.phase};
+    running->sink = files.open(name, attempt.secrets);
+    running->sink->on_pending = [this, run, sink = std::weak_ptr(running->sink)] {
+        if (auto alive = sink.lock()) unflushed.emplace_back(run, std::move(alive));
+        output_wake.notify_all();
+    };
+    Result<Outcome> outcome;
+    if (start.reattach) {
+        auto kept = co_await files.kept(name);
+        OutputFiles::Kept from;
+        if (kept.ok()) from = *kept;
+        running->sink->resume(from.offsets, from.size);
+        auto found = co_await running->executor->reattach(ctx, attempt, from.offsets, *running->sink);
+        if (!found.ok())
+            outcome = std::move(found).error();
+        else if (found->what == Reattached::What::ended)
+            outcome = std::move(found->outcome);
+        else if (found->what == Reattached::What::unknown)
+            outcome = Outcome::failure(ErrorClass::lost, found->words);
+        else
+            running->never_began = true;
+    } else {
+        outcome = co_await running->executor->start(ctx, attempt, *running->sink);
+    }
+    // What was cancelled is not recorded: whoever leads next takes it up.
+    const auto state = co_await asio::this_coro::cancellation_state;
+    if (state.cancelled() != asio::cancellation_type::none) throw boost::system::system_error(asio::error::operation_aborted);
+    running->sink->on_pending = nullptr;
+    running->sink->finish();
+    {
+        auto kept = co_await files.flush(running->sink, true);
+        if (!kept.ok()) log::warn(ctx, "output of {} is not kept: {}", attempt.task, kept.error().text());
+    }
+    if (running->never_began) co_return;
+    if (outcome.ok()) {
+        running->outcome = std::move(*outcome);
+    } else {
+        const auto code = outcome.error().code;
+        running->outcome = Outcome::failure(code == Code::unavailable ? ErrorClass::connect
+                                            : code == Code::timeout   ? ErrorClass::timeout
+                                                                      : ErrorClass::refused,
+                                            outcome.error().message);
+    }
+    running->outcome.words = valid_utf8(running->sink->masker().mask(running->outcome.words).substr(0, 4096));
+    if (!running->outcome.values.empty()) {
+        auto text = to_json_text(running->outcome.values);
+        if (text.size() > (64u << 10)) {
+            running->outcome.values.clear();
+            running->outcome.words += " (its values were over 64 KiB and are not kept)";
+        } else if (running->sink->masker().mask(text) != text) {
+            running->outcome.values.clear();
+            running->outcome.words += " (its values held a secret and are not kept)";
+        }
+    }
+}
+
+asio::awaitable<void> Engine::State::kill(Context ctx, std::shared_ptr<JobRun> run, Scheduler::Kill which) {
+    const auto found = run->at_work->running.find(which.task);
+    if (found == run->at_work->running.end()) co_return;
+    const auto victim = found->second;
+    victim->killed = true;
+    victim->timed_out = victim->timed_out || which.timeout;
+    if (victim->executor != nullptr) {
+        auto told = co_await victim->executor->cancel(ctx, victim->attempt);
+        if (!told.ok()) log::warn(ctx, "{} of job {} cannot be ended: {}", victim->attempt.task, run->name, told.error().text());
+    }
+    auto waited = co_await clock.sleep(options.give_up);
+    if (!waited.ok()) co_return;
+    const auto still = run->at_work->running.find(which.task);
+    if (still != run->at_work->running.end() && still->second == victim) victim->let_go.emit(asio::cancellation_type::terminal);
+}
+
+/// Writes what attempts say while they say it, a few times a second.
+asio::awaitable<void> Engine::State::flush_output(Context ctx) {
+    for (;;) {
+        while (unflushed.empty()) {
+            auto waited = co_await output_wake.wait(ctx);
+            if (!waited.ok()) co_return;
+        }
+        for (auto& [run, sink] : std::exchange(unflushed, {})) {
+            auto kept = co_await files.flush(sink, false);
+            if (!kept.ok()) log::warn(ctx, "output of job {} is not kept: {}", run->name, kept.error().text());
+            run->note_change();
+        }
+        auto rested = co_await clock.sleep(std::chrono::milliseconds(200));
+        if (!rested.ok()) co_return;
+    }
+}
+
+asio::awaitable<void> Engine::State::clean_up(Context ctx, std::shared_ptr<RunningAttempt> running) {
+    auto cleaned = co_await running->executor->clean_up(ctx, running->attempt);
+    if (!cleaned.ok()) log::debug(ctx, "attempt {} is not cleaned up: {}", running->attempt.id, cleaned.error().text());
+}
+
+} // namespace orrery::jobs

@@ -1,0 +1,686 @@
+#include "jobs/engine.h"
+#include "jobs/engine_testing.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+namespace orrery::jobs {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::World;
+
+/// The chain of the reference layout (reference/orchestration.md, 3.3): what each host does takes K to compile, B without others, C
+/// behind barriers, V to validate; the catalog answers after T0; whoever waits learns of a service L after it runs.
+struct GoldenRow {
+    const char* name;
+    bool compile_blocks;
+    bool early_packages;
+    int latency;
+    int stmonleader, ocdb, oc, haproxy;
+};
+
+class Golden : public ::testing::TestWithParam<GoldenRow> {};
+
+TEST_P(Golden, FinishesToTheSecond) {
+    const auto& row = GetParam();
+    constexpr int K = 30, B = 300, C = 120, V = 20, T0 = 180;
+    World world;
+    world.start();
+    for (const auto* role : {"stmonleader", "ocdb", "oc", "haproxy"}) world.nodes(role, 1);
+    const auto begin = world.clock.steady();
+    std::map<std::string, int> ended;
+    const auto seconds = [&] {
+        return static_cast<int>(std::chrono::duration_cast<std::chrono::seconds>(world.clock.steady() - begin).count());
+    };
+    const auto later = [&](std::string service, std::string node, int after) {
+        auto body = [](World& of, std::string what, std::string where, Duration time) -> asio::awaitable<void> {
+            std::ignore = co_await of.clock.sleep(time);
+            of.catalog.pass(what, where);
+        };
+        asio::co_spawn(world.loop, body(world, std::move(service), std::move(node), std::chrono::seconds(after)), asio::detached);
+    };
+    world.fake.script = [&](const Attempt& attempt) {
+        FakeExecutor::Script script;
+        script.takes = std::chrono::seconds(attempt.body.as_object().at("takes").as_int64());
+        return script;
+    };
+    world.fake.when_done = [&](const FakeExecutor::Begun& begun) {
+        ended[begun.attempt.task] = seconds();
+        if (const auto* service = begun.attempt.body.as_object().if_contains("registers"))
+            later(std::string(service->as_string()), begun.attempt.targets.at(0).node.name, row.latency);
+    };
+    later("consul", "bootstrap", T0 + row.latency);
+    world.catalog.set("consul", {"bootstrap", "addr", 8500, MemberState::registered, "starting"});
+
+    // Every host: what runs before the first barrier, between, and behind that of the host before it in the chain.
+    const auto host = [&](std::string name, std::string needs, std::string registers) {
+        const auto wait = needs.empty() ? "[consul]" : fmt::format("[consul, {}]", needs);
+        if (row.compile_blocks)
+            return fmt::format(
+                "  - {{name: {0}, on: {0}, wait: {1}, run: {{fake: {{takes: {2}, registers: {3}}}}}, provides: {3}}}\n", name, wait,
+                K + B + C + V, registers);
+        const auto early =
+            row.early_packages
+                ? fmt::format("  - {{name: {0}.packages, on: {0}, run: {{fake: {{takes: {1}}}}}}}\n"
+                              "  - {{name: {0}.base, on: {0}, after: {0}.packages, wait: consul, run: {{fake: {{takes: {2}}}}}}}\n",
+                              name, B, K)
+                : fmt::format("  - {{name: {0}.base, on: {0}, wait: consul, run: {{fake: {{takes: {1}}}}}}}\n", name, K + B);
+        return early + fmt::format("  - {{name: {0}, on: {0}, after: {0}.base, wait: {1}, run: {{fake: {{takes: {2}, registers: "
+                                   "{3}}}}}, provides: {3}}}\n",
+                                   name, wait, C + V, registers);
+    };
+    const int second_run = C + V + (row.compile_blocks ? K : 0);
+    world.submit(
+        "golden",
+        "tasks:\n" + host("stmonleader", "", "stmon") + host("ocdb", "stmon", "mysql") + host("oc", "mysql", "keystone") +
+            fmt::format(
+                "  - {{name: haproxy.base, on: haproxy, wait: consul, run: {{fake: {{takes: {}}}}}}}\n"
+                "  - {{name: haproxy, on: haproxy, after: haproxy.base, with: {{members: \"${{service.keystone.addresses}}\"}}, "
+                "rerun_on: {{service: keystone, debounce: 0s}}, run: {{fake: {{takes: {}}}}}}}\n"
+                "done: [keystone]\n",
+                K + B, second_run));
+    ASSERT_TRUE(world.reaches("golden", JobState::converged, 1h));
+    EXPECT_EQ(ended["stmonleader@stmonleader-1"], row.stmonleader);
+    EXPECT_EQ(ended["ocdb@ocdb-1"], row.ocdb);
+    EXPECT_EQ(ended["oc@oc-1"], row.oc);
+    EXPECT_EQ(ended["haproxy@haproxy-1"], row.haproxy);
+    EXPECT_EQ(seconds(), row.haproxy);
+    EXPECT_EQ(world.row("golden", "haproxy@haproxy-1").attempt, 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(ReferenceRows, Golden,
+                         ::testing::Values(GoldenRow{"compile0", true, false, 0, 650, 1120, 1590, 1760},
+                                           GoldenRow{"compile70", true, false, 70, 720, 1260, 1800, 2040},
+                                           GoldenRow{"runtime0", false, false, 0, 650, 790, 930, 1070},
+                                           GoldenRow{"runtime30", false, false, 30, 680, 850, 1020, 1190},
+                                           GoldenRow{"watch10", false, false, 10, 660, 810, 960, 1110},
+                                           GoldenRow{"early1", false, true, 1, 470, 611, 752, 893}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(Engine, RunsWhatFollowsWhenWhatItNeedsIsDone) {
+    World world;
+    world.start();
+    world.nodes("db", 2);
+    world.nodes("oc", 2);
+    world.submit("j", R"(
+tasks:
+  - {name: base, on: {labels: role}, run: {fake: {}}}
+  - {name: app, on: oc, after: base, same_host: true, run: {fake: {}}}
+  - {name: last, after: [app, base], run: {local: {}}}
+)");
+    ASSERT_TRUE(world.reaches("j", JobState::succeeded));
+    EXPECT_EQ(world.fake.order().size(), 6u);
+    EXPECT_THAT(world.local.order(), ElementsAre("last"));
+    world.until([&] { return world.fake.attempts().begin()->second.cleaned; });
+    for (const auto& [id, begun] : world.fake.attempts()) {
+        EXPECT_EQ(begun.starts, 1);
+        EXPECT_TRUE(begun.cleaned);
+        EXPECT_EQ(begun.attempt.environment.at("ORRERY_TASK"), begun.attempt.task);
+    }
+    const auto status = world.server->resources->get(world.server->kind("Job"), "j");
+    EXPECT_EQ(status->status.at("state").as_string(), "succeeded");
+    EXPECT_EQ(status->status.at("progress").as_string(), "7/7");
+}
+
+TEST(Engine, AFailureReachesAllThatDependOnItAtOnceAndNobodyElse) {
+    World world;
+    world.start();
+    world.nodes("db", 2);
+    world.fake.script = [](const Attempt& attempt) {
+        FakeExecutor::Script script;
+        script.takes = attempt.task == "slow@db-1" ? 20min : 1s;
+        if (attempt.task == "a@db-1") script.outcome = Outcome::failure(ErrorClass::failed, "exit code 3", 3);
+        return script;
+    };
+    world.submit("j", R"(
+limits: {per_host: 10}
+tasks:
+  - {name: a, on: db, run: {fake: {}}}
+  - {name: b, on: db, after: a, same_host: true, run: {fake: {}}}
+  - {name: c, on: db, after: b, run: {fake: {}}}
+  - {name: slow, on: [db-1], run: {fake: {}}}
+)");
+    ASSERT_TRUE(world.until([&] { return world.row("j", "c@db-2").state == TaskState::skipped; }, 10s));
+    EXPECT_EQ(world.row("j", "a@db-1").exit_code, 3);
+    EXPECT_EQ(world.row("j", "b@db-1").words(), "a@db-1 failed");
+    EXPECT_EQ(world.row("j", "c@db-1").words(), "b@db-1 skipped");
+    EXPECT_EQ(world.state("j"), JobState::running);
+    ASSERT_TRUE(world.reaches("j", JobState::failed));
+    EXPECT_EQ(world.row("j", "b@db-2").state, TaskState::succeeded);
+    EXPECT_EQ(world.row("j", "slow@db-1").state, TaskState::succeeded);
+
+    // Only what failed, and what waited for it, runs again.
+    world.fake.script = {};
+    const auto before = world.fake.order().size();
+    ASSERT_TRUE(world.order("j", {.what = Order::What::retry}).ok());
+    ASSERT_TRUE(world.reaches("j", JobState::succeeded));
+    EXPECT_EQ(world.fake.order().size() - before, 4u);
+    EXPECT_FALSE(world.order("j", {.what = Order::What::retry}).ok());
+}
+
+TEST(Engine, BarriersHoldNothingAndWakeByTheWatch) {
+    World world;
+    world.start();
+    world.nodes("db", 3);
+    world.node("web-1", {{"role", "web"}});
+    world.fake.script = [](const Attempt& attempt) {
+        FakeExecutor::Script script;
+        script.takes = attempt.task.starts_with("db") ? 100s : 1s;
+        return script;
+    };
+    world.catalog.set("db", {"db-1", "a", 1, MemberState::registered, "connection refused"});
+    world.submit("j", R"(
+tasks:
+  - {name: db, on: db, run: {fake: {}}, provides: db}
+  - {name: web, on: web, wait: {service: db, count: all, hold: 5s}, run: {fake: {}}}
+  - {name: other, on: web, run: {fake: {}}}
+)");
+    ASSERT_TRUE(world.until([&] { return world.row("j", "other@web-1").state == TaskState::succeeded; }, 10s));
+    EXPECT_EQ(world.row("j", "web@web-1").state, TaskState::waiting);
+    for (const auto* node : {"db-1", "db-2", "db-3"}) world.catalog.pass("db", node);
+    world.pass(3s);
+    EXPECT_EQ(world.row("j", "web@web-1").state, TaskState::waiting); // not held for five seconds yet
+    world.catalog.lose(true);
+    world.pass(10s);
+    EXPECT_EQ(world.row("j", "web@web-1").state, TaskState::waiting); // nobody can say
+    world.catalog.lose(false);
+    ASSERT_TRUE(world.until([&] { return world.row("j", "web@web-1").state == TaskState::succeeded; }, 5s));
+    ASSERT_TRUE(world.reaches("j", JobState::succeeded));
+}
+
+TEST(Engine, ABarriersDeadlineFailsAsksOrGoesOn) {
+    World world;
+    world.start();
+    world.node("n", {{"role", "n"}});
+    world.catalog.set("db", {"db-1", "a", 1, MemberState::registered, "connection refused"});
+    world.submit("j", R"(
+limits: {per_host: 5}
+tasks:
+  - {name: fails, on: n, wait: {service: db, deadline: 10m}, run: {fake: {}}}
+  - {name: asks, on: n, wait: {service: db, deadline: 10m, on_timeout: ask}, run: {fake: {}}}
+  - {name: goes, on: n, wait: {service: db, deadline: 10m, on_timeout: continue}, run: {fake: {}}}
+)");
+    world.pass(599s);
+    EXPECT_EQ(world.fake.order().size(), 0u);
+    world.stop(); // the deadline goes on while nobody is there
+    world.start();
+    world.pass(2s);
+    EXPECT_EQ(world.row("j", "fails@n").state, TaskState::failed);
+    EXPECT_THAT(std::string(world.row("j", "fails@n").words()),
+                HasSubstr("0 of 1 db passing (db-1 is registered: connection refused)"));
+    EXPECT_EQ(world.row("j", "asks@n").waits, Waits::decision);
+    EXPECT_THAT(world.fake.order(), ElementsAre("goes@n"));
+    const auto digest = world.job("j")->plan.digest;
+    EXPECT_TRUE(world.order("j", {.what = Order::What::approve, .task = "asks@n", .digest = digest}).ok());
+    ASSERT_TRUE(world.reaches("j", JobState::failed));
+    EXPECT_EQ(world.row("j", "asks@n").state, TaskState::succeeded);
+}
+
+TEST(Engine, RunsAgainWhenMembersChangeCoalescedAndOnlyIfTheyDiffer) {
+    World world;
+    world.start();
+    world.node("lb", {{"role", "lb"}});
+    world.catalog.pass("web", "w1");
+    world.submit("j", R"(
+tasks:
+  - {name: pools, on: lb, with: {members: "${service.web.addresses}"}, rerun_on: web, run: {fake: {}}}
+)");
+    ASSERT_TRUE(world.reaches("j", JobState::converged));
+    const auto runs = [&] { return world.fake.order().size(); };
+    EXPECT_EQ(runs(), 1u);
+    // Two members within the debounce are one run.
+    world.catalog.pass("web", "w2");
+    world.pass(1s);
+    world.catalog.pass("web", "w3");
+    world.pass(60s);
+    EXPECT_EQ(runs(), 2u);
+    EXPECT_EQ(world.row("j", "pools@lb").detail->inputs, (json::value{{"members", {"addr-w1", "addr-w2", "addr-w3"}}}));
+    EXPECT_EQ(world.state("j"), JobState::converged);
+    // Gone and back again is no change; nor is a catalog that cannot be asked.
+    world.catalog.remove("web", "w2");
+    world.catalog.pass("web", "w2");
+    world.catalog.lose(true);
+    world.pass(60s);
+    world.catalog.lose(false);
+    world.pass(60s);
+    EXPECT_EQ(runs(), 2u);
+    // Twenty flaps in ten seconds are at most three runs.
+    for (int i = 0; i < 20; ++i) {
+        if (i % 2 == 0)
+            world.catalog.remove("web", "w3");
+        else
+            world.catalog.pass("web", "w3");
+        world.pass(500ms);
+    }
+    world.pass(60s);
+    EXPECT_LE(runs(), 5u);
+    // What follows it survives the server.
+    world.stop();
+    world.catalog.pass("web", "w9");
+    world.start();
+    const auto before = runs();
+    world.pass(60s);
+    EXPECT_EQ(runs(), before + 1);
+    EXPECT_TRUE(world.order("j", {.what = Order::What::cancel}).ok());
+    EXPECT_EQ(world.state("j"), JobState::succeeded);
+}
+
+TEST(Engine, RetriesByErrorClassWithBackoff) {
+    World world;
+    world.start();
+    world.node("n", {{"role", "n"}});
+    world.fake.unreachable["a@n"] = 2;
+    world.fake.script = [](const Attempt& attempt) {
+        FakeExecutor::Script script;
+        if (attempt.task == "b@n") script.outcome = Outcome::failure(ErrorClass::failed, "no", 1);
+        if (attempt.task == "c@n") script.outcome = Outcome::failure(ErrorClass::lost, "rebooted");
+        if (attempt.task == "d@n" && attempt.number == 1) script.outcome = Outcome::failure(ErrorClass::lost, "rebooted");
+        return script;
+    };
+    const auto begin = world.clock.steady();
+    world.submit("j", R"(
+limits: {per_host: 9}
+tasks:
+  - {name: a, on: n, run: {fake: {}}, retries: {times: 2, first: 10s}}
+  - {name: b, on: n, run: {fake: {}}, retries: 5}
+  - {name: c, on: n, run: {fake: {}}, retries: 5}
+  - {name: d, on: n, run: {fake: {}}, retries: 5, idempotent: true}
+)");
+    ASSERT_TRUE(world.reaches("j", JobState::failed));
+    EXPECT_EQ(world.row("j", "a@n").state, TaskState::succeeded);
+    EXPECT_EQ(world.row("j", "a@n").attempt, 3);
+    EXPECT_EQ(world.row("j", "a@n").detail->past.size(), 2u);
+    EXPECT_GE(world.clock.steady() - begin, 30s);
+    EXPECT_LE(world.clock.steady() - begin, 40s);
+    EXPECT_EQ(world.row("j", "b@n").attempt, 1);             // it ran and said no
+    EXPECT_EQ(world.row("j", "c@n").state, TaskState::lost); // nobody knows, and it may not run twice
+    EXPECT_EQ(world.row("j", "c@n").attempt, 1);
+    EXPECT_EQ(world.row("j", "d@n").state, TaskState::succeeded);
+}
+
+TEST(Engine, CheckVerifyAndTimeout) {
+    World world;
+    world.start();
+    world.node("n", {{"role", "n"}});
+    world.fake.script = [](const Attempt& attempt) {
+        FakeExecutor::Script script;
+        const auto what = attempt.body.as_string();
+        if (what == "no") script.outcome = Outcome::failure(ErrorClass::failed, "not so", 1);
+        if (what == "long") script.takes = 1h;
+        return script;
+    };
+    world.submit("j", R"(
+limits: {per_host: 9}
+tasks:
+  - {name: already, on: n, check: {fake: "yes"}, run: {fake: "run"}}
+  - {name: needed, on: n, check: {fake: "no"}, run: {fake: "run"}, verify: {fake: "yes"}}
+  - {name: wrong, on: n, run: {fake: "run"}, verify: {fake: "no"}}
+  - {name: late, on: n, run: {fake: "long"}, timeout: 1m}
+)");
+    ASSERT_TRUE(world.reaches("j", JobState::failed, 10min));
+    EXPECT_EQ(world.row("j", "already@n").change, Outcome::Change::unchanged);
+    EXPECT_EQ(world.row("j", "needed@n").state, TaskState::succeeded);
+    EXPECT_EQ(world.row("j", "wrong@n").words(), "verify: not so");
+    EXPECT_EQ(world.row("j", "late@n").error, ErrorClass::timeout);
+    EXPECT_EQ(world.fake.order().size(), 7u);
+    for (const auto& [id, begun] : world.fake.attempts()) {
+        if (begun.attempt.task == "late@n") EXPECT_TRUE(begun.killed);
+    }
+}
+
+TEST(Engine, CancelsKillsAndUndoesFromTheEnd) {
+    World world;
+    world.start();
+    world.nodes("n", 2);
+    world.fake.script = [](const Attempt& attempt) {
+        FakeExecutor::Script script;
+        script.takes = attempt.task.starts_with("c@") ? 1h : 1s;
+        return script;
+    };
+    world.submit("j", R"(
+tasks:
+  - {name: a, on: n, run: {fake: a}, undo: {fake: undo-a}}
+  - {name: b, on: n, after: a, run: {fake: b}, undo: {fake: undo-b}}
+  - {name: c, on: n, after: b, run: {fake: c}}
+  - {name: d, on: n, after: c, run: {fake: d}, undo: {fake: undo-d}}
+)");
+    ASSERT_TRUE(world.until([&] { return world.fake.order().size() == 6; }));
+    ASSERT_TRUE(world.order("j", {.what = Order::What::cancel, .because = "wrong rack"}).ok());
+    ASSERT_TRUE(world.reaches("j", JobState::cancelled));
+    std::vector<std::string> bodies;
+    for (const auto& task : world.fake.order()) bodies.push_back(task);
+    EXPECT_THAT(std::vector<std::string>(bodies.begin() + 6, bodies.end()), ElementsAre("b@n-1", "b@n-2", "a@n-1", "a@n-2"));
+    EXPECT_EQ(world.row("j", "c@n-1").state, TaskState::cancelled);
+    EXPECT_EQ(world.row("j", "d@n-1").state, TaskState::cancelled);
+    EXPECT_TRUE(world.row("j", "a@n-2").undone);
+    EXPECT_FALSE(world.order("j", {.what = Order::What::pause}).ok());
+}
+
+TEST(Engine, LimitsSlotsHostsLocksAndRoles) {
+    World world;
+    world.start();
+    world.nodes("n", 6);
+    world.fake.script = [](const Attempt&) { return FakeExecutor::Script{.takes = 10s}; };
+    world.submit("j", R"(
+limits: {slots: 4}
+tasks:
+  - {name: a, on: n, run: {fake: {}}}
+  - {name: b, on: n, run: {fake: {}}}
+  - {name: locked, on: n, lock: shared, run: {fake: {}}}
+)");
+    world.submit("k", "tasks: [{name: x, on: n, lock: shared, run: {fake: {}}}]");
+    std::size_t locked = 0, same_host = 0;
+    ASSERT_TRUE(world.until([&] {
+        std::map<std::string, int> hosts;
+        std::size_t holders = 0;
+        for (const auto& [id, begun] : world.fake.attempts()) {
+            if (world.clock.steady() >= begun.until) continue;
+            if (++hosts[begun.attempt.targets.at(0).node.name] > 1) ++same_host;
+            if (begun.attempt.task.starts_with("locked") || begun.attempt.task.starts_with("x")) ++holders;
+        }
+        locked = std::max(locked, holders);
+        return world.state("j") == JobState::succeeded && world.state("k") == JobState::succeeded;
+    }));
+    EXPECT_EQ(locked, 1u);
+    EXPECT_EQ(same_host, 0u);
+    EXPECT_LE(world.fake.most_running(), 5u); // four of j and one of k
+}
+
+TEST(Engine, WavesCanaryHoldAndStop) {
+    World world;
+    world.start();
+    world.nodes("n", 10);
+    std::set<std::string> bad;
+    world.fake.script = [&](const Attempt& attempt) {
+        FakeExecutor::Script script{.takes = 10s};
+        if (bad.contains(attempt.task)) script.outcome = Outcome::failure(ErrorClass::failed, "no", 1);
+        return script;
+    };
+    const auto begin = world.clock.steady();
+    world.submit("good", R"(
+tasks:
+  - {name: drain, on: n, run: {fake: {}}, batch: {canary: 1, serial: [2, "50%"], hold: 60s, through: verify}}
+  - {name: verify, on: n, after: drain, same_host: true, run: {fake: {}}}
+)");
+    // 1, then 2, then 5, then 2; each wave takes two tasks of ten seconds, and a minute's hold.
+    ASSERT_TRUE(world.reaches("good", JobState::succeeded));
+    EXPECT_EQ(world.clock.steady() - begin, 4 * 20s + 3 * 60s);
+    bad = {"a@n-2", "a@n-3"};
+    world.submit("stops", R"(
+tasks:
+  - {name: a, on: n, run: {fake: {}}, batch: {canary: 1, serial: 3, max_fail: 1}}
+)");
+    ASSERT_TRUE(world.reaches("stops", JobState::failed));
+    int skipped = 0;
+    for (const auto& row : world.job("stops")->scheduler->rows()) skipped += row.state == TaskState::skipped ? 1 : 0;
+    EXPECT_EQ(skipped, 6); // the canary and a wave of three ran
+    EXPECT_THAT(std::string(world.row("stops", "a@n-9").words()), HasSubstr("max_fail is 1"));
+}
+
+TEST(Rolling, ZeroIsNeverAPauseIsItsOwnFieldAndRolesWaitForRoles) {
+    World world;
+    world.start();
+    world.nodes("controller", 3);
+    world.nodes("compute", 4);
+    world.nodes("never", 2);
+    ASSERT_TRUE(world.apply("RollingRule", "default", "{limit: 2}").ok());
+    ASSERT_TRUE(world.apply("RollingRule", "never", "{limit: 0}").ok());
+    ASSERT_TRUE(world.apply("RollingRule", "compute", "{limit: 3, after: [controller]}").ok());
+    std::map<std::string, std::size_t> most;
+    world.fake.script = [&](const Attempt&) {
+        std::map<std::string, std::set<std::string>> now;
+        for (const auto& [id, begun] : world.fake.attempts())
+            if (world.clock.steady() < begun.until)
+                now[begun.attempt.targets[0].labels.at("role")].insert(begun.attempt.targets[0].node.name);
+        for (const auto& [role, hosts] : now) most[role] = std::max(most[role], hosts.size());
+        return FakeExecutor::Script{.takes = 10s};
+    };
+    world.submit("up", R"(
+tasks:
+  - {name: upgrade, on: {labels: role}, run: {fake: {}}, rolling: check}
+  - {name: check, on: {labels: role}, after: upgrade, same_host: true, run: {fake: {}}}
+)");
+    world.pass(10min);
+    EXPECT_EQ(world.state("up"), JobState::running);
+    for (const auto* task : {"check@controller-3", "check@compute-4"})
+        EXPECT_EQ(world.row("up", task).state, TaskState::succeeded) << task;
+    for (const auto* task : {"upgrade@never-1", "upgrade@never-2"}) EXPECT_EQ(world.row("up", task).state, TaskState::ready);
+    const auto run = world.job("up");
+    EXPECT_EQ(run->scheduler->why_not_begun(*run->plan.find("upgrade@never-1")), "role never is never changed: its limit is 0");
+    const auto& order = world.fake.order();
+    const auto last_controller = std::find(order.rbegin(), order.rend(), "check@controller-3").base() - order.begin();
+    const auto first_compute = std::find(order.begin(), order.end(), "upgrade@compute-1") - order.begin();
+    EXPECT_GT(first_compute, last_controller - 1);
+    EXPECT_LE(most["controller"], 2u);
+    EXPECT_LE(most["compute"], 3u);
+    // The limit is raised, with a pause that the raise does not clear.
+    auto changed = world.wait(
+        world.server->resources->patch(Context::background(), world.server->kind("RollingRule"), "never",
+                                       json::value{{"spec", {{"limit", 5}, {"paused", true}, {"reason", "audit"}}}}, {}));
+    ASSERT_TRUE(changed.ok());
+    world.pass(1min);
+    EXPECT_EQ(world.row("up", "upgrade@never-1").state, TaskState::ready);
+    EXPECT_EQ(world.job("up")->scheduler->why_not_begun(*run->plan.find("upgrade@never-1")),
+              "changes to role never are paused: audit");
+    changed = world.wait(world.server->resources->patch(Context::background(), world.server->kind("RollingRule"), "never",
+                                                        json::value{{"spec", {{"paused", false}}}}, {}));
+    ASSERT_TRUE(world.reaches("up", JobState::succeeded));
+}
+
+TEST(Rolling, AFailedMachineKeepsItsPlaceAlsoOverARestart) {
+    World world;
+    world.start();
+    world.nodes("n", 5);
+    ASSERT_TRUE(world.apply("RollingRule", "n", "{limit: 1}").ok());
+    world.fake.script = [](const Attempt& attempt) {
+        FakeExecutor::Script script{.takes = 1s};
+        if (attempt.task == "up@n-2") script.outcome = Outcome::failure(ErrorClass::failed, "no", 1);
+        return script;
+    };
+    world.submit("j", "tasks: [{name: up, on: n, run: {fake: {}}, rolling: true}]");
+    world.pass(1min);
+    world.stop();
+    world.start();
+    world.pass(1min);
+    EXPECT_THAT(world.fake.order(), ElementsAre("up@n-1", "up@n-2"));
+    // Two jobs share the limit.
+    world.submit("k", "tasks: [{name: up, on: [n-5], run: {fake: {}}, rolling: true}]");
+    world.pass(1min);
+    EXPECT_EQ(world.row("k", "up@n-5").state, TaskState::ready);
+    world.fake.script = {};
+    ASSERT_TRUE(world.order("j", {.what = Order::What::retry, .task = "up@n-2"}).ok());
+    ASSERT_TRUE(world.reaches("j", JobState::succeeded));
+    ASSERT_TRUE(world.reaches("k", JobState::succeeded));
+}
+
+TEST(Engine, ApprovalIsForOnePlanAndPauseHoldsWhatHasNotBegun) {
+    World world;
+    world.start();
+    world.nodes("n", 2);
+    world.submit("j", R"(
+approve: true
+tasks:
+  - {name: a, on: n, run: {fake: {}}}
+  - {name: b, on: n, after: a, approve: true, run: {fake: {}}}
+)");
+    world.pass(1min);
+    EXPECT_EQ(world.state("j"), JobState::planned);
+    auto refused = world.order("j", {.what = Order::What::approve, .digest = "0123"});
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, Code::conflict);
+    const auto digest = world.job("j")->plan.digest;
+    ASSERT_TRUE(world.order("j", {.what = Order::What::pause, .because = "lunch"}).ok());
+    ASSERT_TRUE(world.order("j", {.what = Order::What::approve, .digest = digest}).ok());
+    world.pass(1min);
+    EXPECT_EQ(world.fake.order().size(), 0u);
+    world.stop();
+    world.start();
+    world.pass(1min);
+    EXPECT_EQ(world.fake.order().size(), 0u);
+    ASSERT_TRUE(world.order("j", {.what = Order::What::resume}).ok());
+    ASSERT_TRUE(world.until([&] { return world.row("j", "b@n-1").waits == Waits::approval; }));
+    ASSERT_TRUE(world.order("j", {.what = Order::What::approve, .task = "b@n-1", .digest = digest}).ok());
+    ASSERT_TRUE(world.order("j", {.what = Order::What::approve, .task = "b@n-2", .digest = digest}).ok());
+    ASSERT_TRUE(world.reaches("j", JobState::succeeded));
+}
+
+TEST(Engine, PublishedValuesSecretsAndOutputAreKeptApart) {
+    World world;
+    world.uses_pool = true;
+    world.start();
+    world.nodes("n", 1);
+    auto made =
+        world.wait(world.server->resources->create(Context::background(), world.server->kind("Secret"),
+                                                   resource::testing::a_secret("db", {{"password", "canary-31337-value"}}), {}));
+    ASSERT_TRUE(made.ok());
+    world.fake.script = [](const Attempt& attempt) {
+        FakeExecutor::Script script{.takes = 1s};
+        if (attempt.task == "a@n-1") {
+            script.outcome.values = {{"version", "1.2"}};
+            script.out = with_secrets("login with ${secret.db.password}\n", attempt.secrets);
+            script.err = "Y2FuYXJ5LTMxMzM3LXZhbHVl\n";
+            script.outcome.words = "said " + attempt.secrets.at("db.password");
+        } else {
+            script.outcome.values = {{"leak", "x" + attempt.secrets.at("db.password")}};
+        }
+        return script;
+    };
+    world.submit("j", R"(
+tasks:
+  - {name: a, on: n, run: {fake: "use ${secret.db.password}"}}
+  - {name: b, on: n, after: a, with: {v: "${task.a.values.version}"}, env: {PW: "${secret.db.password}"}, run: {fake: "v ${with.v}"}}
+)");
+    ASSERT_TRUE(world.reaches("j", JobState::succeeded));
+    for (const auto& [id, begun] : world.fake.attempts()) {
+        if (begun.attempt.task == "b@n-1") EXPECT_EQ(begun.attempt.body.as_string(), "v 1.2");
+    }
+    const auto run = world.job("j");
+    auto page = world.wait(world.server->engine->output().read({run->uid, 0, 1, Phase::run}, 0, 1 << 20));
+    ASSERT_TRUE(page.ok());
+    ASSERT_EQ(page->pieces.size(), 2u);
+    EXPECT_EQ(page->pieces[0].bytes, "login with (secret)\n");
+    EXPECT_EQ(page->pieces[1].bytes, "(secret)\n");
+    EXPECT_THAT(std::string(world.row("j", "b@n-1").words()), HasSubstr("held a secret"));
+    // Nowhere in the store, and in no file.
+    for (const auto& [key, record] : world.shared->records) EXPECT_EQ(record->value.find("canary-31337"), std::string::npos) << key;
+    for (const auto& file : std::filesystem::recursive_directory_iterator(world.folder.path())) {
+        if (!file.is_regular_file()) continue;
+        std::ifstream in(file.path());
+        const std::string all((std::istreambuf_iterator<char>(in)), {});
+        EXPECT_EQ(all.find("canary-31337"), std::string::npos) << file.path();
+        EXPECT_EQ(all.find("Y2FuYXJ5"), std::string::npos) << file.path();
+    }
+}
+
+TEST(Engine, TakesUpWhatRanWhenItWasKilledAndBeginsNothingTwice) {
+    for (unsigned seed = 1; seed <= 12; ++seed) {
+        std::mt19937 random(seed);
+        World world;
+        world.start();
+        world.nodes("n", 6);
+        world.fake.script = [&](const Attempt& attempt) {
+            return FakeExecutor::Script{.takes = std::chrono::milliseconds(500 + std::hash<std::string>{}(attempt.task) % 4000)};
+        };
+        world.submit("j", R"(
+tasks:
+  - {name: a, on: n, run: {fake: {}}}
+  - {name: b, on: n, after: a, same_host: true, run: {fake: {}}, verify: {fake: {}}}
+  - {name: c, on: n, after: b, run: {fake: {}}}
+  - {name: d, after: c, run: {local: {}}}
+)");
+        for (int kills = 0; kills < 8 && world.state("j") == JobState::running; ++kills) {
+            for (auto steps = random() % 12; steps > 0; --steps) {
+                world.loop.restart();
+                for (auto polls = random() % 20; polls > 0; --polls) world.loop.poll_one();
+                if (random() % 3 == 0) world.clock.advance_to_next();
+            }
+            world.stop();
+            world.pass(std::chrono::milliseconds(random() % 2000));
+            world.start();
+        }
+        ASSERT_TRUE(world.reaches("j", JobState::succeeded)) << seed;
+        std::map<std::string, int> begun;
+        for (const auto& [id, one] : world.fake.attempts()) {
+            EXPECT_EQ(one.starts, 1) << id;
+            ++begun[one.attempt.task];
+        }
+        for (const auto& [task, times] : begun) EXPECT_EQ(times, task.starts_with("b@") ? 2 : 1) << task << " seed " << seed;
+        EXPECT_EQ(begun.size(), 18u);
+    }
+}
+
+TEST(Engine, ALostAttemptIsNamedAndANewOneIsTheOperatorsDecision) {
+    World world;
+    world.start();
+    world.nodes("n", 1);
+    world.fake.script = [](const Attempt&) { return FakeExecutor::Script{.takes = 1h}; };
+    world.submit("j", "tasks: [{name: a, on: n, run: {fake: {}}}]");
+    ASSERT_TRUE(world.until([&] { return world.fake.running() == 1; }));
+    world.stop();
+    world.fake.forget(world.fake.attempts().begin()->first);
+    world.start();
+    ASSERT_TRUE(world.reaches("j", JobState::failed));
+    EXPECT_EQ(world.row("j", "a@n-1").state, TaskState::lost);
+    EXPECT_EQ(world.row("j", "a@n-1").words(), "the host was rebooted meanwhile");
+}
+
+TEST(Engine, WhoeverDoesNotLeadAnyMoreBeginsNothing) {
+    World world;
+    world.start();
+    world.nodes("n", 2);
+    world.fake.script = [](const Attempt&) { return FakeExecutor::Script{.takes = 10s}; };
+    world.submit("j", R"(
+tasks:
+  - {name: a, on: n, run: {fake: {}}}
+  - {name: b, on: n, after: a, run: {fake: {}}}
+)");
+    ASSERT_TRUE(world.until([&] { return world.fake.running() == 2; }));
+    // Another server takes the leader's key behind its back, as it would after a long pause.
+    auto stolen = std::make_shared<store::Record>(*world.shared->records.at("sys/leader/controllers"));
+    stolen->created = ++world.shared->revision;
+    stolen->modified = stolen->created;
+    stolen->lease = 77;
+    world.shared->records["sys/leader/controllers"] = stolen;
+    world.pass(1min);
+    EXPECT_EQ(world.fake.order().size(), 2u); // the first two, and nothing on top
+}
+
+TEST(Engine, WorksInMaintenanceWaitsAndJobsCannotChange) {
+    World world;
+    world.start();
+    world.nodes("n", 2);
+    auto changed = world.wait(
+        world.server->resources->patch(Context::background(), world.server->kind("Node"), "n-1",
+                                       json::value{{"spec", {{"maintenance", {{"enabled", true}, {"reason", "disk"}}}}}}, {}));
+    ASSERT_TRUE(changed.ok());
+    world.submit("j", "tasks: [{name: a, on: n, run: {fake: {}}}]");
+    world.pass(1min);
+    EXPECT_EQ(world.row("j", "a@n-1").waits, Waits::evidence);
+    EXPECT_EQ(world.row("j", "a@n-1").words(), "n-1 is in maintenance: disk");
+    EXPECT_EQ(world.row("j", "a@n-2").state, TaskState::succeeded);
+    EXPECT_FALSE(world.wait(world.server->resources->remove(Context::background(), world.server->kind("Job"), "j", {})).ok());
+    EXPECT_FALSE(world
+                     .wait(world.server->resources->patch(Context::background(), world.server->kind("Job"), "j",
+                                                          json::value{{"spec", {{"description", "other"}}}}, {}))
+                     .ok());
+    changed = world.wait(world.server->resources->patch(Context::background(), world.server->kind("Node"), "n-1",
+                                                        json::value{{"spec", {{"maintenance", {{"enabled", false}}}}}}, {}));
+    ASSERT_TRUE(world.reaches("j", JobState::succeeded));
+    ASSERT_TRUE(world.until([&] {
+        return world.server->resources->get(world.server->kind("Job"), "j")->status.at("state").as_string() == "succeeded";
+    }));
+    ASSERT_TRUE(world.wait(world.server->resources->remove(Context::background(), world.server->kind("Job"), "j", {})).ok());
+    world.pass(1s);
+    for (const auto& [key, record] : world.shared->records)
+        EXPECT_FALSE(key.starts_with("jobs.log/") || key.starts_with("jobs.plan/")) << key;
+}
+
+} // namespace
+} // namespace orrery::jobs

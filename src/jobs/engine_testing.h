@@ -1,0 +1,170 @@
+#pragma once
+
+#include "core/testing.h"
+#include "core/text.h"
+#include "jobs/engine.h"
+#include "jobs/fake_executor.h"
+#include "jobs/fake_membership.h"
+#include "resource/testing.h"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+/// For tests: a world of machines, a catalog, and servers that come and go, all on one virtual clock.
+namespace orrery::jobs::testing {
+
+using namespace std::chrono_literals;
+
+struct World {
+    asio::io_context loop;
+    VirtualClock clock;
+    orrery::testing::TemporaryFolder folder;
+    Pool pool{1};
+    FakeExecutor fake{loop.get_executor(), clock};
+    FakeExecutor local{loop.get_executor(), clock, "local", Executor::Place::server};
+    Executors executors;
+    FakeMembership catalog;
+    std::shared_ptr<store::MemoryStore::Shared> shared = std::make_shared<store::MemoryStore::Shared>();
+    std::unique_ptr<resource::Sealer> sealer = resource::Sealer::ephemeral();
+    Engine::Options options;
+    bool uses_pool = false; ///< files are written and read: time waits for them
+
+    /// One server. Destroying it after `stop` is its death; what it had begun goes on.
+    struct Server {
+        World& world;
+        store::MemoryStore store;
+        resource::Registry registry;
+        std::unique_ptr<resource::Resources> resources;
+        std::unique_ptr<store::Leadership> leadership;
+        std::unique_ptr<Engine> engine;
+        TaskGroup group;
+
+        explicit Server(World& of) : world(of), store(of.loop.get_executor(), of.shared), group(of.loop.get_executor()) {
+            registry.add(resource::node_kind());
+            registry.add(resource::secret_kind());
+            registry.add(resource::event_kind());
+            registry.add(job_kind(of.executors, of.catalog));
+            registry.add(rolling_rule_kind());
+            resources = std::make_unique<resource::Resources>(store, registry, *of.sealer, of.clock);
+            store::Leadership::Options lead;
+            lead.server = "s";
+            lead.clock = &of.clock;
+            leadership = std::make_unique<store::Leadership>(of.loop.get_executor(), store, lead);
+            engine = std::make_unique<Engine>(of.loop.get_executor(), *resources, *leadership, of.catalog, of.executors, of.pool,
+                                              of.clock, of.options);
+            group.spawn(leadership->run(Context::background()));
+            group.spawn(engine->run(Context::background()));
+        }
+        const resource::Kind& kind(std::string_view name) const { return *registry.find(name); }
+    };
+    std::unique_ptr<Server> server;
+
+    World() {
+        executors.add(fake);
+        executors.add(local);
+        options.folder = folder.path();
+        options.report = 100s; // keeps the clock free of little steps
+    }
+    ~World() { stop(); }
+
+    /// Lets all run that can, without time passing.
+    void settle() {
+        for (int quiet = 0; quiet < (uses_pool ? 5 : 1);) {
+            loop.restart();
+            if (loop.poll() > 0) {
+                quiet = 0;
+            } else {
+                ++quiet;
+                if (uses_pool) std::this_thread::sleep_for(1ms);
+            }
+        }
+    }
+    /// Runs until it holds; false if that never came within `limit` of time.
+    template <class F> bool until(F holds, Duration limit = 24h) {
+        const auto end = clock.steady() + limit;
+        for (;;) {
+            settle();
+            if (holds()) return true;
+            if (clock.steady() >= end || !clock.advance_to_next()) return false;
+        }
+    }
+    void pass(Duration time) {
+        const auto end = clock.steady() + time;
+        asio::co_spawn(loop, clock.sleep_until(end), asio::detached);
+        until([&] { return clock.steady() >= end; }, time + 1s);
+    }
+    template <class T> Result<T> wait(Task<T> work) {
+        auto result = std::make_shared<std::optional<Result<T>>>();
+        auto body = [](Task<T> inner, std::shared_ptr<std::optional<Result<T>>> into) -> asio::awaitable<void> {
+            *into = co_await std::move(inner);
+        };
+        asio::co_spawn(loop, body(std::move(work), result), asio::detached);
+        until([&] { return result->has_value(); });
+        return result->has_value() ? std::move(**result) : Result<T>(Error{Code::timeout, "never"});
+    }
+    void start() {
+        server = std::make_unique<Server>(*this);
+        until([&] { return server->leadership->leads(); });
+        settle();
+    }
+    void stop() {
+        if (!server) return;
+        bool over = false;
+        auto body = [](TaskGroup& group, bool& flag) -> asio::awaitable<void> {
+            co_await group.stop();
+            flag = true;
+        };
+        asio::co_spawn(loop, body(server->group, over), asio::detached);
+        for (int i = 0; i < 10'000 && !over; ++i) settle();
+        EXPECT_TRUE(over) << "the server does not stop";
+        server.reset();
+    }
+    void node(const std::string& name, std::map<std::string, std::string> labels) {
+        auto made = wait(server->resources->create(Context::background(), server->kind("Node"),
+                                                   resource::testing::a_node(name, std::move(labels)), {}));
+        EXPECT_TRUE(made.ok()) << made.error().text();
+    }
+    void nodes(const std::string& role, int count) {
+        for (int i = 1; i <= count; ++i) node(fmt::format("{}-{}", role, i), {{"role", role}});
+    }
+    Result<resource::Outcome> apply(const std::string& kind, const std::string& name, std::string_view yaml) {
+        TRY(auto documents, parse_yaml(yaml));
+        return wait(server->resources->create(Context::make("tester"), server->kind(kind),
+                                              resource::testing::an_object(kind, name, documents.at(0).value.as_object()), {}));
+    }
+    /// Submits a job, which must be accepted.
+    void submit(const std::string& name, std::string_view yaml) {
+        auto made = apply("Job", name, yaml);
+        ASSERT_TRUE(made.ok()) << made.error().text()
+                               << (made.error().fields.empty() ? "" : made.error().fields[0].path + made.error().fields[0].message);
+        until([&] { return server->engine->look(name).ok(); });
+    }
+    Result<Unit> order(const std::string& job, Order order) {
+        return wait(server->engine->order(Context::make("tester"), job, std::move(order)));
+    }
+    std::shared_ptr<const JobRun> job(const std::string& name) {
+        auto found = server->engine->look(name);
+        EXPECT_TRUE(found.ok()) << found.error().text();
+        return found.ok() ? *found : nullptr;
+    }
+    JobState state(const std::string& name) { return job(name)->scheduler->head().state; }
+    const Row& row(const std::string& name, std::string_view task) {
+        last_ = job(name);
+        return last_->scheduler->row(last_->plan.find(task).value());
+    }
+    bool reaches(const std::string& name, JobState wanted, Duration limit = 24h) {
+        return until([&] { return state(name) == wanted; }, limit);
+    }
+
+private:
+    std::shared_ptr<const JobRun> last_;
+};
+
+} // namespace orrery::jobs::testing

@@ -234,4 +234,15 @@ TEST(Yaml, ScalarDocumentsReadBackToo) {
     }
 }
 
+TEST(Yaml, EscapesThatWouldBecomeBytesOutsideUtf8AreRefused) {
+    for (const auto* text : {"a: \"x\\Ny\"", "a: \"x\\_y\"", "\"k\\Nk\": 1"}) {
+        const auto refused = parse_yaml(text);
+        ASSERT_FALSE(refused.ok()) << text;
+        EXPECT_NE(refused.error().message.find("u0085"), std::string::npos) << refused.error().message;
+    }
+    const auto written = parse_yaml("a: \"x\\u0085\\xa0y\"");
+    ASSERT_TRUE(written.ok()) << written.error().text();
+    EXPECT_EQ(written->front().value.at("a"), "x\xc2\x85\xc2\xa0y");
+}
+
 } // namespace orrery

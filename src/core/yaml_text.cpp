@@ -84,6 +84,39 @@ json::value plain_scalar(std::string_view text, std::string& problem) {
     return negative ? -value : value;
 }
 
+/// The length of the UTF-8 sequence at the front, or 0 where there is none. Overlong forms and surrogates are none.
+std::size_t utf8_sequence(std::string_view text, std::uint32_t& point) {
+    const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
+    const auto continues = [&](std::size_t i) { return (byte(i) & 0xc0U) == 0x80U; };
+    const unsigned first = byte(0);
+    if (first < 0x80) {
+        point = first;
+        return 1;
+    }
+    const std::size_t length = first >= 0xc2 && first < 0xe0   ? 2
+                               : (first & 0xf0U) == 0xe0       ? 3
+                               : first >= 0xf0 && first < 0xf5 ? 4
+                                                               : 0;
+    if (length == 0) return 0;
+    point = first & (0xffU >> (length + 1));
+    for (std::size_t i = 1; i < length; ++i) {
+        if (!continues(i)) return 0;
+        point = (point << 6U) | (byte(i) & 0x3fU);
+    }
+    const bool overlong = (length == 3 && point < 0x800) || (length == 4 && (point < 0x10000 || point > 0x10ffff));
+    return overlong || (point >= 0xd800 && point < 0xe000) ? 0 : length;
+}
+
+bool is_utf8(std::string_view text) {
+    std::uint32_t point = 0;
+    while (!text.empty()) {
+        const auto length = utf8_sequence(text, point);
+        if (length == 0) return false;
+        text.remove_prefix(length);
+    }
+    return true;
+}
+
 /// Takes the parser's events and builds values, within limits. Throws YamlRefused, which the parser lets through.
 class YamlBuilder final : public YAML::EventHandler {
 public:
@@ -108,6 +141,8 @@ public:
     void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& text) override {
         refuse_anchor(mark, anchor);
         refuse_tag(mark, tag);
+        // The parser writes these two escapes as bytes that are no UTF-8.
+        if (!is_utf8(text)) throw YamlRefused(mark, "the escapes \\N and \\_ are not read; write \\u0085 and \\u00a0");
         if (tag == "!") return add(mark, json::string(text), &text); // quoted
         std::string problem;
         auto value = plain_scalar(text, problem);
@@ -182,29 +217,6 @@ private:
     int line_ = 1;
     std::size_t nodes_ = 0;
 };
-
-/// The length of the UTF-8 sequence at the front, or 0 where there is none. Overlong forms and surrogates are none.
-std::size_t utf8_sequence(std::string_view text, std::uint32_t& point) {
-    const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
-    const auto continues = [&](std::size_t i) { return (byte(i) & 0xc0U) == 0x80U; };
-    const unsigned first = byte(0);
-    if (first < 0x80) {
-        point = first;
-        return 1;
-    }
-    const std::size_t length = first >= 0xc2 && first < 0xe0   ? 2
-                               : (first & 0xf0U) == 0xe0       ? 3
-                               : first >= 0xf0 && first < 0xf5 ? 4
-                                                               : 0;
-    if (length == 0) return 0;
-    point = first & (0xffU >> (length + 1));
-    for (std::size_t i = 1; i < length; ++i) {
-        if (!continues(i)) return 0;
-        point = (point << 6U) | (byte(i) & 0x3fU);
-    }
-    const bool overlong = (length == 3 && point < 0x800) || (length == 4 && (point < 0x10000 || point > 0x10ffff));
-    return overlong || (point >= 0xd800 && point < 0xe000) ? 0 : length;
-}
 
 Error yaml_error(int line, int column, std::string_view what) {
     return {Code::invalid, fmt::format("this is not YAML that can be read: line {}, column {}: {}", line, column, what)};

@@ -1,0 +1,120 @@
+#!/usr/bin/python3 -B
+"""examples/jiocloud.yaml as it stands, on ten hosts: it converges, knows that it is done, follows its members without storms, and wakes at once."""
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import orrery_lab  # noqa: E402
+from hosts import Hosts  # noqa: E402
+from orrery_lab import Cli, Server, check, equal, run, say  # noqa: E402
+
+EXAMPLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "examples", "jiocloud.yaml")
+MACHINES = {"bootstrap1": "bootstrap", "stmonleader1": "stmonleader", "stmon1": "stmon", "stmon2": "stmon", "ct1": "ct", "ocdb1": "ocdb", "oc1": "oc",
+            "haproxy1": "haproxy", "cp1": "cp", "cp2": "cp"}
+
+
+class Site:
+    """Ten hosts, a server among them, and a login."""
+
+    def __init__(self, orrery):
+        self.hosts = Hosts(len(MACHINES))
+        self.hosts.enter()
+        self.by_name = dict(zip(MACHINES, self.hosts))
+        self.server = Server(orrery)
+        self.server.start()
+        self.api = self.server.api()
+        self.api.put("/v1/secrets/lab-key", {"kind": "Secret", "name": "lab-key", "spec": {"values": {"private_key": self.hosts.private_key()}}})
+        for name, host in self.by_name.items():
+            node = self.hosts.node(host)
+            labels = {"role": MACHINES[name], **({"api": "yes"} if MACHINES[name] in ("oc", "ocdb") else {})}
+            self.api.put(f"/v1/nodes/{name}", {**node, "name": name, "labels": labels})
+        self.cli = Cli(orrery, self.server).login(self.server)
+
+    def ran(self, name):
+        """(task, attempt) of each body that ran on a machine, in order."""
+        return [tuple(line.split()) for line in self.by_name[name].run("sh", "-c", "cat /srv/ran 2>/dev/null || true").splitlines()]
+
+    def reruns(self):
+        return sum(1 for task, _ in self.ran("haproxy1") if task.startswith("pools"))
+
+    def wait_for(self, what, condition, seconds):
+        end = time.monotonic() + seconds
+        while not condition():
+            check(f"{what} within {seconds} s", time.monotonic() < end, "it did not")
+            time.sleep(0.1)
+
+    def wait_job(self, name, seconds=120):
+        done = self.cli("job", "wait", name, "--timeout", f"{seconds}s", seconds=seconds + 20)
+        check(f"job {name} is done", done.status == 0, f"{done}\n{self.cli('job', 'show', name)}")
+
+    def quiet_reruns(self, seconds=8.0):
+        """How often the pools were made, once that has not changed for some time."""
+        last, since = self.reruns(), time.monotonic()
+        while time.monotonic() - since < seconds:
+            time.sleep(0.2)
+            if self.reruns() != last:
+                last, since = self.reruns(), time.monotonic()
+        return last
+
+
+def converges(site):
+    begun = time.monotonic()
+    applied = site.cli("apply", "-f", EXAMPLE, "--because", "the lab")
+    check("the example is accepted as it stands", applied.status == 0, str(applied))
+    site.wait_job("jiocloud")
+    say(f"      ten hosts, 12 groups of tasks: {time.monotonic() - begun:.1f} s")
+    equal("nothing is missing", site.api.get("/v1/jobs/jiocloud/missing")["missing"], [])
+    for name in MACHINES:
+        ran = site.ran(name)
+        equal(f"no attempt ran twice on {name}", len(ran), len(set(ran)))
+        once = [task for task, _ in ran if not task.startswith(("pools", "monmap"))]
+        equal(f"no body ran twice on {name}", len(once), len(set(once)))
+    equal("the followers' monitors are on the leader's map", site.by_name["stmonleader1"].run("cat", "/srv/monmap").count("10.77."), 3)
+    equal("both identity servers are behind the load balancer", site.by_name["haproxy1"].run("cat", "/srv/pool-keystone").count(":5000"), 2)
+
+
+def one_more_member(site):
+    before = site.quiet_reruns()
+    site.by_name["cp1"].run("sh", "-c", "setsid python3 -m http.server --directory /srv 5000 >/dev/null 2>&1 </dev/null &")
+    site.api.put("/v1/instances/keystone-cp1", {"kind": "Instance", "name": "keystone-cp1", "spec": {"service": "keystone", "node": "cp1", "tags": ["real"]}})
+    site.wait_for("the new member is in the pool", lambda: site.by_name["haproxy1"].run("cat", "/srv/pool-keystone").count(":5000") == 3, 30)
+    equal("a new member: the pools are made again exactly once", site.quiet_reruns() - before, 1)
+
+
+def flapping(site):
+    before = site.quiet_reruns(1.0)
+    begun = time.monotonic()
+    for i in range(20):
+        site.api.patch("/v1/instances/keystone-cp1", {"spec": {"maintenance": i % 2 == 0}})
+        time.sleep(max(0.0, begun + (i + 1) * 0.5 - time.monotonic()))
+    say(f"      20 changes in {time.monotonic() - begun:.1f} s")
+    again = site.quiet_reruns() - before
+    check(f"a member that flaps 20 times in 10 s: the pools are made again {again} times, at most 3", again <= 3, again)
+
+
+def wakes_at_once(site):
+    site.api.put("/v1/services/beacon", {"kind": "Service", "name": "beacon", "spec": {"port": 1}})
+    site.api.put("/v1/jobs/wake", {"kind": "Job", "name": "wake", "spec": {"tasks": [
+        {"name": "lit", "provides": "beacon"},
+        {"name": "seen", "on": ["cp2"], "wait": "beacon", "run": "date +%s%N >/srv/seen"}]}})
+    site.wait_for("the task waits", lambda: site.api.get("/v1/jobs/wake/why?task=seen@cp2")["state"] == "waiting", 10)
+    took = []
+    lit = time.time()
+    site.api.put("/v1/instances/beacon-cp1", {"kind": "Instance", "name": "beacon-cp1", "spec": {"service": "beacon", "node": "cp1"}})
+    site.wait_job("wake", 20)
+    took = int(site.by_name["cp2"].run("cat", "/srv/seen")) / 1e9 - lit
+    check(f"a barrier's task runs {took * 1000:.0f} ms after the catalog changed, less than 100", took < 0.1, took)
+
+
+def main(given):
+    site = Site(given.orrery)
+    converges(site)
+    one_more_member(site)
+    flapping(site)
+    wakes_at_once(site)
+    equal("the server stops in peace", site.server.stop(), 0)
+
+
+if __name__ == "__main__":
+    run(main)

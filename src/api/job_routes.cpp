@@ -64,7 +64,7 @@ Task<Unit> list_tasks(Engine& engine, Call call) {
     co_return co_await send_json(call, 200, body);
 }
 
-Task<Unit> send_text(Call& call, std::string type, std::string text) {
+Task<Unit> send_picture(Call& call, std::string type, std::string text) {
     co_return co_await call.out.send(call.ctx, {200, {{"Content-Type", std::move(type)}}, std::move(text)});
 }
 
@@ -121,8 +121,8 @@ Task<Unit> show_why(Engine& engine, Call call) {
 Task<Unit> show_graph(Engine& engine, Call call) {
     CO_TRY(const auto run, engine.look(call.name()));
     const auto form = call.query("form").value_or("json");
-    if (form == "dot") co_return co_await send_text(call, "text/vnd.graphviz", jobs::graph_dot(run->plan, run.get()));
-    if (form == "svg") co_return co_await send_text(call, "image/svg+xml", jobs::graph_svg(run->plan, run.get()));
+    if (form == "dot") co_return co_await send_picture(call, "text/vnd.graphviz", jobs::graph_dot(run->plan, run.get()));
+    if (form == "svg") co_return co_await send_picture(call, "image/svg+xml", jobs::graph_svg(run->plan, run.get()));
     if (form != "json") co_return job_query_error("form", "must be json, dot or svg");
     co_return co_await send_json(call, 200, jobs::plan_view(run->plan));
 }
@@ -139,7 +139,7 @@ json::object page_json(const jobs::OutputFiles::Page& page) {
 Task<Unit> show_output(Api::State& state, Engine& engine, Call call) {
     CO_TRY(auto run, engine.look(call.name()));
     CO_TRY(const auto task, task_in(call, *run));
-    CO_TRY(const auto attempt, number_in(call, "attempt", run->scheduler->row(task).attempt, 0xffff));
+    CO_TRY(const auto attempt, number_in(call, "attempt", run->scheduler->row(task).attempt, 0x7fffffff));
     CO_TRY(auto from, number_in(call, "from", 0, std::uint64_t{1} << 40));
     CO_TRY(const auto limit, number_in(call, "limit", 256 << 10, 4 << 20));
     CO_TRY(const bool follow, call.flag("follow"));

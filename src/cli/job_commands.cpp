@@ -34,6 +34,12 @@ bool prints_json(Invocation& invocation, const json::value& value) {
     return form == "json" || form == "yaml";
 }
 
+/// What stands there, on one line; nothing where there is nothing.
+std::string shown_at(const json::value& value, std::string_view path) {
+    const auto* found = at_path(value, path);
+    return found == nullptr ? std::string() : printable(value_text(*found));
+}
+
 std::string span_text(const json::value& value, std::string_view key) {
     const auto* number = at_path(value, key);
     if (number == nullptr || !number->is_number()) return "";
@@ -172,11 +178,10 @@ Result<int> run_job_submit(Invocation& invocation) {
     const auto name = text_of(document, "name");
     TRY(const auto answer, api->call("POST", "/v1/jobs" + write_query(invocation), std::move(document)));
     if (!invocation.quiet())
-        invocation.streams.out << fmt::format("job {} {}: {} tasks on {} machines, plan {}\n", printable(name),
-                                              invocation.has("dry-run") ? "would be accepted" : "submitted",
-                                              value_text(*at_path(answer.body, "object.status.tasks.total")),
-                                              value_text(*at_path(answer.body, "object.status.machines")),
-                                              text_of(answer.body, "object.status.digest"));
+        invocation.streams.out << fmt::format(
+            "job {} {}: {} tasks on {} machines, plan {}\n", printable(name),
+            invocation.has("dry-run") ? "would be accepted" : "submitted", shown_at(answer.body, "object.status.tasks.total"),
+            shown_at(answer.body, "object.status.machines"), text_of(answer.body, "object.status.digest"));
     if (!invocation.has("wait") || invocation.has("dry-run")) return exit_code::ok;
     invocation.values["JOB"] = {name};
     TRY(const auto state, follow_job(invocation, !invocation.quiet()));
@@ -199,7 +204,7 @@ Result<int> run_job_plan(Invocation& invocation) {
     auto& out = invocation.streams.out;
     const bool colour = invocation.streams.colour();
     out << fmt::format("plan {} of job {}: {} tasks on {} machines\n", text_of(plan, "digest"), printable(text_of(plan, "name")),
-                       value_text(*at_path(plan, "total")), value_text(*at_path(plan, "machines")));
+                       shown_at(plan, "total"), shown_at(plan, "machines"));
     for (const auto& warning : list_at(plan, "warnings"))
         out << paint("warning: ", Style::yellow, colour) << printable(value_text(warning)) << '\n';
     Table table({"TASK", "ON", "AFTER", "WAITS FOR", "RUNS"});
@@ -231,7 +236,7 @@ Result<int> run_job_plan(Invocation& invocation) {
             out << times.render(invocation.streams.width, colour);
         }
         out << fmt::format("predicted: {} in {}, at most {} at once\n", text_of(*simulation, "end"),
-                           span_text(*simulation, "makespan_ms"), value_text(*at_path(*simulation, "most_running")));
+                           span_text(*simulation, "makespan_ms"), shown_at(*simulation, "most_running"));
         if (const auto& never = list_at(plan, "never_ran"); !never.empty())
             out << fmt::format("  {} of its tasks never ran before, and are taken to need {}\n", never.size(),
                                invocation.text("unknown", "10s"));
@@ -262,7 +267,7 @@ Result<int> run_job_show(Invocation& invocation) {
     if (invocation.has("task")) query += "&group=" + net::percent_encode(invocation.text("task"));
     if (invocation.has("node")) query += "&node=" + net::percent_encode(invocation.text("node"));
     TRY(const auto tasks, api->get(job_route(invocation, "tasks") + query));
-    json::object all = progress.body.as_object();
+    json::object all = progress.body.is_object() ? progress.body.get_object() : json::object{};
     for (const auto* part : {"running", "waiting", "failed"}) all.erase(part);
     all["tasks_shown"] = list_at(tasks.body, "tasks");
     if (prints_json(invocation, all)) return exit_code::ok;
@@ -384,7 +389,7 @@ Result<int> run_job_why(Invocation& invocation) {
     out << printable(text_of(answer.body, "why")) << '\n';
     for (const auto& barrier : list_at(answer.body, "barriers")) {
         out << fmt::format("  barrier {}: {}\n", printable(text_of(barrier, "barrier")),
-                           value_text(*at_path(barrier, "met")) == "true" ? "met" : "not met");
+                           shown_at(barrier, "met") == "true" ? "met" : "not met");
         if (const auto evidence = text_of(barrier, "evidence"); !evidence.empty())
             out << fmt::format("    evidence: {}\n", printable(evidence));
         for (const auto& one : list_at(barrier, "instances"))
@@ -395,7 +400,7 @@ Result<int> run_job_why(Invocation& invocation) {
         out << fmt::format("  blocked by {} ({}){}{}\n", printable(text_of(one, "task")), text_of(one, "state"),
                            text_of(one, "words").empty() ? "" : ": ", printable(text_of(one, "words")));
     for (const auto& one : list_at(answer.body, "earlier"))
-        out << fmt::format("  attempt {} {}: {}\n", value_text(*at_path(one, "attempt")), text_of(one, "ended"),
+        out << fmt::format("  attempt {} {}: {}\n", shown_at(one, "attempt"), text_of(one, "ended"),
                            printable(text_of(one, "words")));
     if (const auto* inputs = at_path(answer.body, "inputs")) out << fmt::format("  values: {}\n", printable(to_json_text(*inputs)));
     return exit_code::ok;

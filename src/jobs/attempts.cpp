@@ -110,7 +110,7 @@ Result<Attempt> Engine::State::make_attempt(const Plan& plan, const std::vector<
     Attempt attempt;
     attempt.job = plan.name;
     attempt.task = plan.task_name(task);
-    attempt.number = rows == nullptr ? 1 : (*rows)[task].attempt;
+    attempt.number = rows == nullptr ? 1 : static_cast<int>((*rows)[task].attempt);
     attempt.id = fmt::format("{}-{}-{}{}", uid, task, attempt.number, name_of(phase)[0]);
     std::shared_ptr<const Target> at;
     if (host != Plan::none) {

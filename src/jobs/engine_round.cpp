@@ -12,14 +12,14 @@ namespace orrery::jobs {
 
 namespace {
 
-constexpr std::size_t most_changes = 100;
-constexpr std::size_t most_bytes = 1 << 20;
+constexpr std::size_t round_changes = 100;
+constexpr std::size_t round_bytes = 1 << 20;
 
 store::Transaction& room_in(std::vector<store::Transaction>& transactions, std::size_t bytes) {
     const auto full = [&](const store::Transaction& transaction) {
         std::size_t size = 0;
         for (const auto& change : transaction.changes) size += change.key.size() + change.value.size();
-        return transaction.changes.size() >= most_changes || size + bytes > most_bytes;
+        return transaction.changes.size() >= round_changes || size + bytes > round_bytes;
     };
     if (transactions.empty() || full(transactions.back())) transactions.emplace_back();
     return transactions.back();

@@ -95,6 +95,13 @@ struct Engine::State : std::enable_shared_from_this<Engine::State> {
 
     std::map<std::string, std::shared_ptr<const Target>, std::less<>> targets; ///< machines looked up lately
     std::vector<std::pair<std::shared_ptr<JobRun>, std::shared_ptr<OutputFiles::Sink>>> unflushed;
+    /// Jobs that were read from the journal lately, to be looked at again.
+    struct LookedAt {
+        std::string name;
+        store::Revision modified = 0; ///< of the Job
+        std::shared_ptr<const JobRun> run;
+    };
+    std::deque<LookedAt> looked_at;
     std::uint64_t transitions = 0, rounds = 0;
 
     store::Store& store() { return resources.store(); }

@@ -363,6 +363,34 @@ tasks:
     EXPECT_FALSE(world.order("j", {.what = Order::What::pause}).ok());
 }
 
+TEST(Engine, ACancellationGoesOnWhereAnotherServerLeftIt) {
+    World world;
+    world.start();
+    world.nodes("n", 3);
+    world.fake.script = [](const Attempt&) { return FakeExecutor::Script{.takes = 1h}; };
+    world.submit("j", R"(
+tasks:
+  - {name: a, on: n, run: {fake: {}}, timeout: 2h}
+  - {name: b, on: n, after: a, run: {fake: {}}}
+)");
+    ASSERT_TRUE(world.until([&] { return world.fake.running() == 3; }));
+    // The order came when nobody was there, and the next server goes as soon as it has taken note of it.
+    world.stop();
+    {
+        store::MemoryStore side(world.loop.get_executor(), world.shared);
+        store::Transaction order;
+        order.put("jobs.orders/j/01", R"({"what":"cancel","actor":"tester","undo":true})");
+        ASSERT_TRUE(world.wait(side.apply(Context::background(), std::move(order))).ok());
+    }
+    world.start();
+    EXPECT_EQ(world.state("j"), JobState::cancelling);
+    world.stop();
+    world.start();
+    ASSERT_TRUE(world.reaches("j", JobState::cancelled, 30min));
+    EXPECT_EQ(world.fake.order().size(), 3u);
+    for (const auto& [id, begun] : world.fake.attempts()) EXPECT_TRUE(begun.killed) << id;
+}
+
 TEST(Engine, LimitsSlotsHostsLocksAndRoles) {
     World world;
     world.start();

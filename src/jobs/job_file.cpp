@@ -249,9 +249,9 @@ std::optional<BarrierSpec> read_barrier(const json::value& value, const std::str
 void read_run(FieldReader& fields, std::string_view name, RunSpec& out) {
     const auto* value = fields.find(name);
     if (value == nullptr) return;
-    if (value->is_string() || value->is_array()) {
+    if (value->is_string() || value->is_array()) { // a script, or blocks
         out.executor = "ssh";
-        out.body = *value;
+        out.body = json::object{{value->is_string() ? "script" : "blocks", *value}};
         return;
     }
     if (!value->is_object() || value->get_object().size() != 1) {
@@ -482,6 +482,7 @@ void collect_references(const json::value& value, std::vector<std::string>& out)
     if (const auto* text = value.if_string()) {
         const std::string_view all(*text);
         for (std::size_t at = all.find("${"); at != all.npos; at = all.find("${", at + 2)) {
+            if (at > 0 && all[at - 1] == '$') continue; // "$${HOME}" is the shell's
             const auto end = all.find('}', at);
             if (end == all.npos) return;
             out.emplace_back(all.substr(at + 2, end - at - 2));

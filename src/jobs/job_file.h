@@ -137,7 +137,7 @@ struct JobSpec {
 /// All that is wrong at once: `invalid`, with the path of each field ("spec.tasks[2].wait[0].count").
 Result<JobSpec> read_job(const json::object& spec);
 
-/// The `${...}` in a text or in all texts of a value: what stands between the braces.
+/// The `${...}` in a text or in all texts of a value: what stands between the braces. `$${...}` is none: it becomes `${...}`.
 std::vector<std::string> references_in(const json::value& value);
 
 } // namespace orrery::jobs

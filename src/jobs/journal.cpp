@@ -113,7 +113,7 @@ void read_row(Bytes& in, Row& row) {
     row.lapsed = (flags & 2) != 0;
     row.done_once = (flags & 4) != 0;
     row.undone = (flags & 8) != 0;
-    row.attempt = in.choice<std::uint16_t>(0x10000);
+    row.attempt = in.choice<std::uint32_t>(std::uint64_t{1} << 32);
     row.tries = in.choice<std::uint16_t>(0x10000);
     row.exit_code = static_cast<std::int32_t>(in.signed_number());
     row.blocked_by = static_cast<std::uint32_t>(in.number() - 1);

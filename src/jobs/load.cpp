@@ -106,7 +106,14 @@ Result<std::shared_ptr<const JobRun>> Engine::look(std::string_view job) const {
     TRY(auto object, state_->resources.get(state_->kind("Job"), job));
     if (text_in(object.status, "state") == "refused")
         return Error{Code::conflict, fmt::format("job {} was refused: {}", job, text_in(object.status, "words"))};
+    auto& kept = state_->looked_at;
+    std::erase_if(kept, [&](const State::LookedAt& one) { return one.name == job && one.modified != object.revision; });
+    for (const auto& one : kept)
+        if (one.name == job) return one.run;
     TRY(auto run, state_->load(object, false));
+    constexpr std::size_t most_kept = 4;
+    if (kept.size() >= most_kept) kept.pop_front();
+    kept.push_back({std::string(job), object.revision, run});
     return std::shared_ptr<const JobRun>(std::move(run));
 }
 

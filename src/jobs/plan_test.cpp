@@ -184,6 +184,7 @@ TEST_F(PlanTest, ValuesAreBoundSortedAndDigested) {
     EXPECT_EQ(bound("${hosts.oc.names} on ${node.labels.rack} ${node.address} of ${job.name}"),
               R"("oc-1,oc-2,oc-3 on r1 192.0.2.1 of j")");
     EXPECT_EQ(bound("${with.x}"), R"(["1"])");
+    EXPECT_EQ(bound("echo $${HOME} $x ${job.name} $$"), R"("echo ${HOME} $x j $$")");
     EXPECT_EQ(bound("${secret.db.password}"), R"("${secret.db.password}")");
     EXPECT_THAT(bound("${service.nobody.first}"), HasSubstr("unavailable"));
     catalog.lose(true);

@@ -71,9 +71,9 @@ struct Row {
     bool lapsed = false;    ///< its barriers' deadline passed, and it may go on without
     bool done_once = false; ///< has succeeded before: those after it need not wait for a re-run
     bool undone = false;
-    bool dirty = false; ///< not in the journal as it stands (not recorded itself)
-    std::uint16_t attempt = 0;
-    std::uint16_t tries = 0; ///< of this run: since it last succeeded or was asked for
+    bool dirty = false;        ///< not in the journal as it stands (not recorded itself)
+    std::uint32_t attempt = 0; ///< how many there were, in all its runs
+    std::uint16_t tries = 0;   ///< of this run: since it last succeeded or was asked for
     std::int32_t exit_code = 0;
     std::uint32_t unmet = 0;               ///< things it needs that are not done (not recorded)
     std::uint32_t blocked_by = 0xffffffff; ///< the task whose end made it skip

@@ -55,6 +55,7 @@ void Scheduler::resume(Moment now) {
             if (row.state != TaskState::running) continue;
             hold_resources(g, task);
             starts_.push_back({task, row.phase, true});
+            if (head_.state == JobState::cancelling && row.phase != Phase::undo) kills_.push_back({task, false});
             // Its time ran on while nobody was there.
             const auto left = spec(g).timeout - std::chrono::milliseconds(std::max<std::int64_t>(0, now.wall - row.since));
             set_timer(now.steady + std::max<Duration>(left, 30s), Alarm::timeout, task,
@@ -567,7 +568,8 @@ void Scheduler::try_again_or_fail(std::uint32_t task, const Outcome& outcome, Mo
     if (row.tries <= retries.times && listed && harmless) {
         release_resources(g, task);
         auto& past = row.more().past;
-        past.push_back({row.attempt, outcome.ended, outcome.error, outcome.exit_code, row.started, now.wall, outcome.words});
+        past.push_back(
+            {static_cast<int>(row.attempt), outcome.ended, outcome.error, outcome.exit_code, row.started, now.wall, outcome.words});
         if (past.size() > kept_past) past.erase(past.begin());
         Duration wait = retries.first;
         for (int i = 1; i < row.tries && wait < retries.longest; ++i) wait *= 2;

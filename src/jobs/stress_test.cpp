@@ -132,7 +132,7 @@ TEST(Journal, CompactsWithoutLosingARow) {
     for (int round = 0; round < 12'000; ++round) {
         const auto task = static_cast<std::uint32_t>(random() % plan->tasks);
         auto& row = scheduler->replayed(task);
-        row.attempt = static_cast<std::uint16_t>(round);
+        row.attempt = static_cast<std::uint32_t>(round);
         row.since = round;
         row.more().words = fmt::format("round {}", round);
         if (round % 5 == 0) {

@@ -29,7 +29,8 @@ Result<Reference> parse_reference(std::string_view text) {
     const auto dot = text.find('.');
     const auto head = text.substr(0, dot);
     if (dot == text.npos)
-        return no_such_value(whole, "is not known; values begin with service, hosts, node, task, with, secret or job");
+        return no_such_value(whole, "is not known; values begin with service, hosts, node, task, with, secret or job; for a "
+                                    "variable of the shell write $${...}");
     text.remove_prefix(dot + 1);
     Reference reference;
     const auto last = text.rfind('.');
@@ -87,7 +88,8 @@ Result<Reference> parse_reference(std::string_view text) {
         return reference;
     }
     if (head == "job" && text == "name") return reference;
-    return no_such_value(whole, "is not known; values begin with service, hosts, node, task, with, secret or job");
+    return no_such_value(whole, "is not known; values begin with service, hosts, node, task, with, secret or job; for a variable "
+                                "of the shell write $${...}");
 }
 
 namespace {
@@ -185,6 +187,12 @@ Result<json::value> bind_text(std::string_view text, const Scope& scope) {
     std::string out;
     std::size_t from = 0;
     for (; at != text.npos; at = text.find("${", from)) {
+        if (at > from && text[at - 1] == '$') { // "$${HOME}" is the shell's
+            out += text.substr(from, at - from);
+            out += '{';
+            from = at + 2;
+            continue;
+        }
         const auto end = text.find('}', at);
         if (end == text.npos) break;
         TRY(const auto value, value_of(text.substr(at + 2, end - at - 2), scope));

@@ -13,7 +13,7 @@ from orrery_lab import check, contains, equal, say, write_file  # noqa: E402
 CANARY = "canary-51b2d8"
 PLAYBOOKS = {
     "ok.yml": "- hosts: all\n  gather_facts: false\n  tasks:\n  - {name: write, copy: {content: '{{ greeting }}', dest: /srv/f}}\n  - {name: look, command: cat /srv/f, changed_when: false}\n",
-    "fails.yml": "- hosts: all\n  gather_facts: false\n  tasks:\n  - {name: h2 fails, command: 'false', when: inventory_hostname == 'h2'}\n",
+    "fails.yml": "- hosts: all\n  gather_facts: false\n  tasks:\n  - {name: h2 fails, command: '{{ \"false\" if inventory_hostname == \"h2\" else \"true\" }}'}\n",
     "ignored.yml": "- hosts: all\n  gather_facts: false\n  tasks:\n  - {name: fails, command: 'false', ignore_errors: true}\n",
     "syntax.yml": "- hosts: all\n  tasks:\n  - {name: x, no_such_module_here: {}}\n",
     "broken.yml": "- hosts: all\n  tasks: [\n",

@@ -64,6 +64,7 @@ struct Ssh::State {
         std::size_t waiting = 0;
     };
 
+    std::shared_ptr<Line> line_to(const std::string& identity);
     Task<std::shared_ptr<SshConnection>> connection(Context ctx, SshTarget target);
     asio::awaitable<void> open(Context ctx, SshTarget target, std::string identity, std::shared_ptr<Line> line);
     Task<std::shared_ptr<SshConnection>> open_bounded(Context ctx, SshTarget target);
@@ -145,13 +146,21 @@ asio::awaitable<void> Ssh::State::open(Context ctx, SshTarget target, std::strin
     line->opened.notify_all();
 }
 
+std::shared_ptr<Ssh::State::Line> Ssh::State::line_to(const std::string& identity) {
+    if (const auto found = lines.find(identity); found != lines.end()) return found->second;
+    // A new host: time to forget those whose connection is gone and whom nobody asks for.
+    std::erase_if(lines, [](const auto& item) {
+        const auto& line = *item.second;
+        return !line.opening && line.waiting == 0 && (!line.connection || !line.connection->alive());
+    });
+    return lines.emplace(identity, std::make_shared<Line>(place.executor)).first->second;
+}
+
 Task<std::shared_ptr<SshConnection>> Ssh::State::connection(Context ctx, SshTarget target) {
     const auto identity = identity_of(target);
     for (int tried = 0; tried < 3; ++tried) {
         if (stopping) co_return Error{Code::cancelled, "SSH is being stopped"};
-        auto& place_of_line = lines[identity];
-        if (!place_of_line) place_of_line = std::make_shared<Line>(place.executor);
-        const auto line = place_of_line;
+        const auto line = line_to(identity);
         if (line->connection && line->connection->alive()) co_return line->connection;
         if (!line->opening) {
             line->connection.reset();

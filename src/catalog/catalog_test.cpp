@@ -155,6 +155,19 @@ CO_TEST(Catalog, TellsWhoseMembersChanged) {
     EXPECT_THAT(told, IsEmpty());
 }
 
+CO_TEST(Catalog, WhatChangesNothingIsNoNews) {
+    Town town(loop.get_executor());
+    Catalog catalog(town.house.store);
+    CO_ASSERT_OK(co_await town.create("catalognodes", "n1", {{"node", "n1"}, {"address", "192.0.2.1"}}));
+    CO_ASSERT_OK(co_await town.create("instances", "a", {{"service", "web"}, {"node", "n1"}}));
+    const auto service = catalog.service_revision("web"), node = catalog.node_revision("n1");
+    CO_ASSERT_OK(
+        co_await town.house.resources->set_status(tester, town.house.kind("catalognodes"), "n1", {{"checks", json::object()}}, {}));
+    CO_ASSERT_OK(co_await town.house.resources->set_status(tester, town.house.kind("instances"), "a", {{"state", "passing"}}, {}));
+    EXPECT_EQ(catalog.service_revision("web"), service);
+    EXPECT_EQ(catalog.node_revision("n1"), node);
+}
+
 CO_TEST(Catalog, CountsTheWantedByRole) {
     Town town(loop.get_executor());
     Catalog catalog(town.house.store);

@@ -121,6 +121,7 @@ struct Checker::State {
         pending.clear();
         stored.clear();
         timers.clear();
+        due.clear();
         service_specs.clear();
     }
 
@@ -265,9 +266,7 @@ struct Checker::State {
             watched.erase(key);
         else
             watched[key] = std::move(here);
-        std::erase_if(timers, [&](const auto& entry) {
-            return std::get<0>(entry.first) == key && !known.contains(std::get<1>(entry.first));
-        });
+        drop_timers(key, [&](const std::string& check) { return !known.contains(check); });
         return results;
     }
 
@@ -292,7 +291,7 @@ struct Checker::State {
         watched.erase(key);
         pending.erase(key);
         stored.erase(key);
-        std::erase_if(timers, [&](const auto& entry) { return std::get<0>(entry.first) == key; });
+        drop_timers(key, [](const std::string&) { return true; });
         const auto mine = key + "\n";
         for (auto at = heard.lower_bound(mine); at != heard.end() && at->first.starts_with(mine);) at = heard.erase(at);
     }
@@ -384,14 +383,28 @@ struct Checker::State {
 
     void set_timer(const std::string& key, const std::string& check, Timer what, std::optional<SteadyTime> when) {
         const TimerKey timer{key, check, what};
-        if (!when) {
-            timers.erase(timer);
-            return;
+        const auto known = timers.find(timer);
+        if (known != timers.end()) {
+            if (when && known->second == *when) return;
+            due.erase({known->second, timer});
+            timers.erase(known);
         }
-        auto& at = timers[timer];
-        if (at == *when) return;
-        at = *when;
-        timers_changed.notify_all();
+        if (!when) return;
+        timers.emplace(timer, *when);
+        due.emplace(*when, timer);
+        if (due.begin()->first == *when) timers_changed.notify_all();
+    }
+
+    /// Of one resource, those whose check is `gone`.
+    template <class Gone> void drop_timers(const std::string& key, Gone gone) {
+        for (auto at = timers.lower_bound({key, "", Timer::expiry}); at != timers.end() && std::get<0>(at->first) == key;) {
+            if (!gone(std::get<1>(at->first))) {
+                ++at;
+                continue;
+            }
+            due.erase({at->second, at->first});
+            at = timers.erase(at);
+        }
     }
 
     asio::awaitable<void> run_timers(Context ctx) {
@@ -400,15 +413,9 @@ struct Checker::State {
         auto sleeping_until = std::make_shared<SteadyTime>(SteadyTime::max());
         for (;;) {
             const auto now = clock.steady();
-            auto next = SteadyTime::max();
-            std::vector<TimerKey> due;
-            for (const auto& [timer, when] : timers) {
-                if (when <= now)
-                    due.push_back(timer);
-                else
-                    next = std::min(next, when);
-            }
-            for (const auto& timer : due) {
+            while (!due.empty() && due.begin()->first <= now) {
+                const auto timer = due.begin()->second;
+                due.erase(due.begin());
                 timers.erase(timer);
                 const auto& [key, check, what] = timer;
                 if (what == Timer::expiry) {
@@ -418,6 +425,7 @@ struct Checker::State {
                 }
                 controller.poke(key);
             }
+            const auto next = due.empty() ? SteadyTime::max() : due.begin()->first;
             if (next < *sleeping_until) {
                 *sleeping_until = next;
                 sleepers.spawn(sleep_towards(clock, timers_changed, next, sleeping_until));
@@ -466,7 +474,8 @@ struct Checker::State {
     std::map<std::string, Results> pending;               ///< what was found and is not written yet
     std::map<std::string, Results> stored;                ///< what is written, by resource key
     std::map<TimerKey, SteadyTime> timers;
-    std::map<std::string, SteadyTime> heard; ///< ttl checks: when somebody told this server
+    std::set<std::pair<SteadyTime, TimerKey>> due; ///< the same, by time
+    std::map<std::string, SteadyTime> heard;       ///< ttl checks: when somebody told this server
     std::map<std::string, std::string> service_specs;
     std::shared_ptr<void> subscription;
     health::Prober prober;
@@ -536,6 +545,9 @@ Task<Unit> Checker::report(Context ctx, std::string resource_key, std::map<std::
             bool renew = false;
             if (check.kind == Check::Kind::ttl) {
                 state.heard[State::probe_key(resource_key, id)] = state.clock.steady();
+                // An expiry that is not written yet is overtaken by this word.
+                if (const auto waiting = state.pending.find(resource_key); waiting != state.pending.end())
+                    waiting->second.erase(id);
                 after.renewed = now;
                 renew = before && now - before->renewed > check.ttl / 4;
                 if (state.in_term && after.status != CheckStatus::critical)

@@ -93,8 +93,9 @@ def main(options):
     waited = time.monotonic() - begin
     lab.wait_until("two are left in the names", lambda: dig(names, "web.service.consul")[1] == [f"{BASE}.10", f"{BASE}.12"], 10, 0.005)
     lab.say(f"a blocking query came back after {waited:.1f} s, when the second bad result was in")
-    lab.contains("and why", api.get("/v1/instances/web-n2")["status"]["why"], "is critical", "500")
-    lab.equal("the service is short of one", state()["state"], "short")
+    lab.wait_until("and why", lambda: "is critical" in api.get("/v1/instances/web-n2")["status"]["why"], 5)
+    lab.contains("in words", api.get("/v1/instances/web-n2")["status"]["why"], "500")
+    lab.wait_until("the service is short of one", lambda: state()["state"] == "short", 5)
     listeners["n2"].status = 200
     lab.wait_until("it comes back", lambda: state()["state"] == "complete", 10)
 

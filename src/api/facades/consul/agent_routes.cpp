@@ -129,7 +129,7 @@ void View::State::add_agent_routes() {
     });
     add("GET", "agent/services", [this](Call& call) -> Task<Unit> {
         auto filter = Filter::parse(call.query("filter"));
-        if (!filter.ok()) co_return co_await text(call, 400, filter.error().message);
+        if (!filter.ok()) co_return co_await text(call, 500, filter.error().message);
         json::value out = json::object();
         for (const auto& instance : catalog.instances_on(options.node))
             out.as_object()[instance->id] = agent_service_json(*instance);
@@ -146,7 +146,7 @@ void View::State::add_agent_routes() {
     });
     add("GET", "agent/checks", [this](Call& call) -> Task<Unit> {
         auto filter = Filter::parse(call.query("filter"));
-        if (!filter.ok()) co_return co_await text(call, 400, filter.error().message);
+        if (!filter.ok()) co_return co_await text(call, 500, filter.error().message);
         json::array all;
         if (const auto node = catalog.node(options.node)) all = node_checks(*node);
         for (const auto& instance : catalog.instances_on(options.node))

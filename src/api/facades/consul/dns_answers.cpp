@@ -1,9 +1,8 @@
 #include "api/facades/consul/dns_answers.h"
 
+#include "api/facades/consul/dns_snapshot.h"
 #include "catalog/json_read.h"
-#include "dns/message.h"
 
-#include <boost/asio/ip/address.hpp>
 #include <boost/asio/post.hpp>
 #include <fmt/format.h>
 
@@ -19,131 +18,11 @@ namespace orrery::api::consul {
 namespace {
 
 using catalog::lowered;
-using dns::Name;
 using dns::Rcode;
-using Section = dns::Writer::Section;
-namespace type = dns::type;
-
-/// Where something is: an address of either kind, or a host name.
-struct Whereabouts {
-    enum class Kind { nowhere, v4, v6, host };
-    Kind kind = Kind::nowhere;
-    std::array<std::uint8_t, 4> v4{};
-    std::array<std::uint8_t, 16> v6{};
-    Name host;
-
-    static Whereabouts of(const std::string& text) {
-        Whereabouts out;
-        boost::system::error_code error;
-        const auto address = boost::asio::ip::make_address(text, error);
-        if (!error && address.is_v4()) {
-            out.kind = Kind::v4;
-            out.v4 = address.to_v4().to_bytes();
-        } else if (!error) {
-            out.kind = Kind::v6;
-            out.v6 = address.to_v6().to_bytes();
-        } else if (auto name = Name::from_text(text); name.ok() && !name->is_root()) {
-            out.kind = Kind::host;
-            out.host = *name;
-        }
-        return out;
-    }
-    /// Which records of the asked type it has.
-    bool answers(std::uint16_t asked) const {
-        return (kind == Kind::v4 && (asked == type::a || asked == type::any)) ||
-               (kind == Kind::v6 && (asked == type::aaaa || asked == type::any));
-    }
-    bool write(dns::Writer& writer, Section section, const Name& owner, std::uint32_t ttl) const {
-        switch (kind) {
-        case Kind::v4: return writer.a(section, owner, ttl, v4);
-        case Kind::v6: return writer.aaaa(section, owner, ttl, v6);
-        case Kind::host: return writer.name(section, owner, type::cname, ttl, host);
-        case Kind::nowhere: return true;
-        }
-        return true;
-    }
-    std::string key() const {
-        return kind == Kind::v4   ? std::string(v4.begin(), v4.end())
-               : kind == Kind::v6 ? std::string(v6.begin(), v6.end())
-                                  : "host " + host.lowered();
-    }
-};
-
-struct Endpoint {
-    Whereabouts where; ///< of the instance
-    Name target;       ///< of an SRV record
-    std::uint16_t port = 0, weight = 1;
-    std::vector<std::string> tags; ///< in lower case
-    std::vector<std::string> meta; ///< the node's, where the target is the node
-    bool target_is_ours = true;    ///< its address goes into the additional section
-};
-using Endpoints = std::vector<Endpoint>;
-
-struct NodeNames {
-    struct One {
-        Whereabouts where;
-        std::vector<std::string> meta; ///< "key=value"
-    };
-    std::unordered_map<std::string, One> nodes;       ///< by lower-case name
-    std::unordered_map<std::string, Name> by_address; ///< for PTR
-};
-
-struct Snapshot {
-    std::unordered_map<std::string, std::shared_ptr<const Endpoints>> services; ///< by lower-case name
-    std::shared_ptr<const NodeNames> nodes = std::make_shared<NodeNames>();
-    std::unordered_map<std::string, Name> service_addresses; ///< of instances, for PTR
-};
-
-std::vector<std::string> meta_words(const std::map<std::string, std::string>& meta) {
-    std::vector<std::string> out;
-    for (const auto& [key, value] : meta) // RFC 1464, and as they are where the key says so
-        out.push_back(key.starts_with("rfc1035-") ? value : fmt::format("{}={}", key, value));
-    return out;
-}
 
 std::mt19937& dice() {
     thread_local std::mt19937 random{std::random_device{}()};
     return random;
-}
-
-std::optional<std::vector<std::uint8_t>> from_hex(std::string_view text) {
-    if (text.size() % 2 != 0) return std::nullopt;
-    std::vector<std::uint8_t> out;
-    for (std::size_t i = 0; i < text.size(); i += 2) {
-        int value = 0;
-        for (const char c : text.substr(i, 2)) {
-            const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-            if (digit < 0) return std::nullopt;
-            value = value * 16 + digit;
-        }
-        out.push_back(static_cast<std::uint8_t>(value));
-    }
-    return out;
-}
-
-/// "5.0.0.10.in-addr.arpa" as the bytes of the address.
-std::optional<std::string> reverse_address(const std::vector<std::string>& labels) {
-    const auto count = labels.size();
-    if (count == 6 && labels[4] == "in-addr" && labels[5] == "arpa") {
-        std::string out;
-        for (int i = 3; i >= 0; --i) {
-            const auto& label = labels[static_cast<std::size_t>(i)];
-            if (label.empty() || label.size() > 3 || label.find_first_not_of("0123456789") != std::string::npos ||
-                std::stoi(label) > 255)
-                return std::nullopt;
-            out += static_cast<char>(std::stoi(label));
-        }
-        return out;
-    }
-    if (count == 34 && labels[32] == "ip6" && labels[33] == "arpa") {
-        std::string digits;
-        for (int i = 31; i >= 0; --i) {
-            if (labels[static_cast<std::size_t>(i)].size() != 1) return std::nullopt;
-            digits += labels[static_cast<std::size_t>(i)];
-        }
-        if (auto bytes = from_hex(digits)) return std::string(bytes->begin(), bytes->end());
-    }
-    return std::nullopt;
 }
 
 } // namespace
@@ -207,6 +86,7 @@ struct DnsAnswers::State {
                            at_node ? node_name(instance->on ? instance->on->name : instance->node) : address_name(endpoint.where)) {
                 endpoint.target = *target;
                 if (at_node && instance->on) endpoint.meta = meta_words(instance->on->meta);
+                endpoint.own_address = !at_node;
             } else {
                 continue;
             }
@@ -226,6 +106,17 @@ struct DnsAnswers::State {
         return out;
     }
 
+    std::shared_ptr<const std::unordered_map<std::string, Name>> all_own_addresses(const Snapshot& of) const {
+        auto out = std::make_shared<std::unordered_map<std::string, Name>>();
+        for (const auto& [service, endpoints] : of.services)
+            for (const auto& endpoint : *endpoints) {
+                auto name = domain;
+                if (endpoint.own_address && name.prepend(options.datacenter) && name.prepend("service") && name.prepend(service))
+                    out->emplace(endpoint.where.key(), name);
+            }
+        return out;
+    }
+
     void renew() {
         is_posted = false;
         if (catalog == nullptr) return;
@@ -236,14 +127,22 @@ struct DnsAnswers::State {
             for (const auto& service : catalog->services()) dirty.insert(lowered(service));
         }
         if (std::exchange(nodes_dirty, false)) next->nodes = all_nodes();
+        const auto has_own = [](const std::shared_ptr<const Endpoints>& endpoints) {
+            return endpoints &&
+                   std::any_of(endpoints->begin(), endpoints->end(), [](const Endpoint& endpoint) { return endpoint.own_address; });
+        };
+        bool own_dirty = next->services.empty();
         for (const auto& service : dirty) {
             auto endpoints = endpoints_of(service);
+            const auto before = next->services.find(service);
+            own_dirty = own_dirty || has_own(endpoints) || (before != next->services.end() && has_own(before->second));
             if (endpoints->empty())
                 next->services.erase(service);
             else
                 next->services[service] = std::move(endpoints);
         }
         dirty.clear();
+        if (own_dirty) next->own_addresses = all_own_addresses(*next);
         snapshot.store(std::shared_ptr<const Snapshot>(std::move(next)));
     }
 
@@ -284,9 +183,7 @@ struct DnsAnswers::State {
         if (!query.name.is_within(domain)) return reverse(asked, labels);
         labels.resize(labels.size() - domain.label_count());
         if (query.type == type::soa || (labels.empty() && query.type == type::ns)) return apex(asked, labels.empty());
-        if (labels.empty())
-            return negative(asked, query.type == type::a || query.type == type::aaaa || query.type == type::any ? Rcode::nxdomain
-                                                                                                                : Rcode::noerror);
+        if (labels.empty()) return negative(asked, Rcode::noerror);
 
         // [.<dc>[.dc]] at the end, before that the kind of name.
         const auto is_kind = [](const std::string& label) { return label == "service" || label == "node" || label == "addr"; };
@@ -297,11 +194,16 @@ struct DnsAnswers::State {
         if (count >= 1 && is_kind(labels[count - 1])) {
             const auto kind = labels[count - 1];
             labels.resize(count - 1);
-            if (datacenter != options.datacenter || labels.empty()) return negative(asked, Rcode::nxdomain);
+            if (datacenter != options.datacenter) return negative(asked, Rcode::nxdomain);
+            // Nothing is there but what is below it, and that must not be denied (RFC 8020).
+            if (labels.empty()) return negative(asked, Rcode::noerror);
             if (kind == "node") return node(asked, labels);
             if (kind == "addr") return address(asked, labels);
             return service_by_labels(asked, labels);
         }
+        if (labels == std::vector<std::string>{options.datacenter} || labels == std::vector<std::string>{"dc"} ||
+            labels == std::vector<std::string>{options.datacenter, "dc"})
+            return negative(asked, Rcode::noerror);
         // RFC 2782 without the word "service", for SRV only: _web._tcp[.<dc>].
         labels.resize(count);
         if (query.type == type::srv && (labels.size() == 2 || (labels.size() == 3 && labels[2] == options.datacenter)) &&
@@ -316,13 +218,15 @@ struct DnsAnswers::State {
         const auto address_bytes = labels.empty() || labels.back() != "arpa" ? std::nullopt : reverse_address(labels);
         if (!address_bytes) return {.rcode = Rcode::refused, .authoritative = false};
         const auto& nodes = asked.now.nodes->by_address;
-        const auto at = nodes.find(*address_bytes);
-        if (at == nodes.end()) return negative(asked, Rcode::nxdomain);
-        if (asked.query.type == type::ptr || asked.query.type == type::any) {
-            asked.writer.name(Section::answer, asked.query.name, type::ptr, 0, at->second);
-            return {};
-        }
-        return negative(asked, Rcode::noerror);
+        const auto& own = *asked.now.own_addresses;
+        const auto node = nodes.find(*address_bytes);
+        const auto service = own.find(*address_bytes);
+        // Reverse zones are others': what we do not know there we do not deny.
+        if (node == nodes.end() && service == own.end()) return {.rcode = Rcode::refused, .authoritative = false};
+        if (asked.query.type == type::ptr || asked.query.type == type::any)
+            asked.writer.name(Section::answer, asked.query.name, type::ptr, 0,
+                              node != nodes.end() ? node->second : service->second);
+        return {};
     }
 
     Outcome apex(Asked& asked, bool) const {
@@ -349,8 +253,7 @@ struct DnsAnswers::State {
              (asked_type == type::a || asked_type == type::aaaa || asked_type == type::any || asked_type == type::cname)))
             one.where.write(asked.writer, Section::answer, name, options.node_ttl);
         const auto section = asked_type == type::txt || asked_type == type::any ? Section::answer : Section::additional;
-        if (section == Section::answer || asked.writer.count(Section::answer) > 0)
-            for (const auto& words : one.meta) asked.writer.txt(section, name, options.node_ttl, words);
+        for (const auto& words : one.meta) asked.writer.txt(section, name, options.node_ttl, words);
         return {};
     }
 

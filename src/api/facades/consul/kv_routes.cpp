@@ -15,6 +15,9 @@ namespace {
 using catalog::text_at;
 using Verb = Operation::Verb;
 
+/// What a transaction that only reads has, like other reads.
+const net::Headers read_headers{{"X-Consul-Knownleader", "true"}, {"X-Consul-Lastcontact", "0"}};
+
 constexpr std::size_t largest_value = 512 << 10, most_operations = 128;
 
 Result<std::uint64_t> number_of(const std::string& text) {
@@ -204,7 +207,8 @@ void View::State::add_kv_routes() {
             const auto verb = verbs().find(verb_name);
             if (verb == verbs().end())
                 co_return co_await answer(
-                    call, failures_json({{operations.size(), fmt::format("unknown KV verb \"{}\"", verb_name)}}, true), 409);
+                    call, failures_json({{operations.size(), fmt::format("unknown KV verb \"{}\"", verb_name)}}, true), 409,
+                    read_headers);
             Operation operation;
             operation.verb = verb->second;
             operation.key = text_at(given, "Key");
@@ -224,7 +228,9 @@ void View::State::add_kv_routes() {
         if (!done.ok() && done.error().code == Code::invalid)
             co_return co_await answer(call, failures_json({{0, done.error().message}}, false), 409);
         if (!done.ok()) co_return std::move(done).error();
-        if (!done->failures.empty()) co_return co_await answer(call, failures_json(done->failures, read_only), 409);
+        if (!done->failures.empty())
+            co_return co_await answer(call, failures_json(done->failures, read_only), 409,
+                                      read_only ? read_headers : net::Headers());
         json::array results;
         for (const auto& entry : done->results) results.push_back(json::object{{"KV", entry.to_json()}});
         json::object out{{"Results", std::move(results)}, {"Errors", nullptr}};
@@ -237,7 +243,7 @@ void View::State::add_kv_routes() {
                                                    {"Backend", 0},
                                                    {"ResultsFilteredByACLs", false}})
                 out[key] = shown;
-        co_return co_await answer(call, std::move(out));
+        co_return co_await answer(call, std::move(out), 200, read_only ? read_headers : net::Headers());
     });
 }
 
@@ -276,6 +282,7 @@ void View::State::add_session_routes() {
                                                    : std::chrono::duration_cast<Duration>(std::chrono::nanoseconds(number));
             }
         }
+        session.lock_delay = std::clamp<Duration>(session.lock_delay, Duration::zero(), std::chrono::minutes(1));
         session.ttl_text = text_at(body, "TTL");
         if (!session.ttl_text.empty()) {
             const auto ttl = parse_go_duration(session.ttl_text);

@@ -54,8 +54,8 @@ Result<Check> check_definition(const json::object& body, std::string_view name_o
     out.name = text_at(body, "name");
     if (out.name.empty()) out.name = name_otherwise;
     out.notes = text_at(body, "notes");
-    out.rise = static_cast<int>(number_at(body, "successbeforepassing", 0)) + 1;
-    out.fall = static_cast<int>(number_at(body, "failuresbeforecritical", 0)) + 1;
+    out.rise = static_cast<int>(std::clamp<std::int64_t>(number_at(body, "successbeforepassing", 0), 0, 99)) + 1;
+    out.fall = static_cast<int>(std::clamp<std::int64_t>(number_at(body, "failuresbeforecritical", 0), 0, 99)) + 1;
     if (const auto status = text_at(body, "status"); !status.empty()) {
         const auto parsed = catalog::parse_check_status(status);
         if (!parsed.ok()) return Error{Code::invalid, "Bad check status"};
@@ -309,6 +309,32 @@ Task<Unit> View::State::register_from_catalog(Context ctx, json::object body) {
     const bool skip_node = flag_at(body, "skipnodeupdate");
     if (node.empty()) co_return Error{Code::internal, "Must provide node"};
     if (address.empty() && !skip_node) co_return Error{Code::internal, "Must provide address if SkipNodeUpdate is not set"};
+    // All of it or nothing: what cannot be is seen before anything is written.
+    const auto* service = body.if_contains("service");
+    const bool has_service = service != nullptr && service->is_object();
+    std::string service_name, service_id;
+    if (has_service) {
+        const auto& given = service->get_object();
+        service_name = text_at(given, given.contains("service") ? "service" : "name");
+        service_id = text_at(given, "id").empty() ? service_name : text_at(given, "id");
+        if (service_name.empty())
+            co_return Error{Code::internal, "Must provide service name (Service.Service) when service ID is provided"};
+    }
+    json::array checks;
+    if (const auto* one = body.if_contains("check"); one != nullptr && one->is_object()) checks.push_back(*one);
+    if (const auto* several = body.if_contains("checks"); several != nullptr && several->is_array())
+        for (const auto& one : several->get_array())
+            if (one.is_object()) checks.push_back(one);
+    for (const auto& item : checks) {
+        const auto& given = item.get_object();
+        const auto of = text_at(given, "serviceid"), status = text_at(given, "status");
+        if (text_at(given, "checkid").empty() && text_at(given, "name").empty())
+            co_return Error{Code::internal, "Must provide check ID or name"};
+        if (!status.empty() && !catalog::parse_check_status(status).ok())
+            co_return Error{Code::internal, fmt::format("invalid check status: {}", status)};
+        if (!of.empty() && of != service_id && !catalog.find(node, of))
+            co_return Error{Code::internal, "failed inserting check: Missing service registration"};
+    }
     if (!skip_node || !catalog.node(node)) {
         json::object spec;
         if (!address.empty()) spec["address"] = address;
@@ -318,28 +344,14 @@ Task<Unit> View::State::register_from_catalog(Context ctx, json::object body) {
             spec["tagged_addresses"] = map_to_json(tagged);
         CO_TRY(std::ignore, co_await put_node(ctx, node, std::move(spec), true));
     }
-    std::string service_id;
-    if (const auto* service = body.if_contains("service"); service != nullptr && service->is_object()) {
-        const auto& given = service->get_object();
-        auto name = text_at(given, "service");
-        service_id = text_at(given, "id");
-        if (name.empty()) name = text_at(given, "name");
-        if (service_id.empty()) service_id = name;
-        if (name.empty())
-            co_return Error{Code::internal, "Must provide service name (Service.Service) when service ID is provided"};
-        CO_TRY(auto spec, service_spec(given, name, node, service_id));
+    if (has_service) {
+        CO_TRY(auto spec, service_spec(service->get_object(), service_name, node, service_id));
         CO_TRY(std::ignore, co_await put_instance(ctx, node, service_id, std::move(spec), true));
     }
-    json::array checks;
-    if (const auto* one = body.if_contains("check"); one != nullptr && one->is_object()) checks.push_back(*one);
-    if (const auto* several = body.if_contains("checks"); several != nullptr && several->is_array())
-        for (const auto& one : several->get_array())
-            if (one.is_object()) checks.push_back(one);
     for (const auto& item : checks) {
         const auto& given = item.get_object();
         auto id = text_at(given, "checkid"), name = text_at(given, "name"), of = text_at(given, "serviceid");
         if (id.empty()) id = name;
-        if (id.empty()) co_return Error{Code::internal, "Must provide check ID or name"};
         Check check;
         check.id = id;
         check.name = name;
@@ -353,8 +365,11 @@ Task<Unit> View::State::register_from_catalog(Context ctx, json::object body) {
             const auto same = std::find_if(all.begin(), all.end(), [&](const Check& one) { return one.id == check.id; });
             if (same == all.end())
                 all.push_back(check);
-            else
+            else { // what holds before the first word does not change with each word
+                const auto initial = same->initial;
                 *same = check;
+                same->initial = initial;
+            }
             spec["checks"] = list_of(all)["checks"];
         };
         std::string holder;

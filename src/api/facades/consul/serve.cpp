@@ -158,11 +158,6 @@ Task<Unit> View::State::serve(Context ctx, net::Request& request, net::BodyReade
     call.ctx = ctx.with_actor(actor);
     if (const auto dc = call.query("dc"); !dc.empty() && dc != options.datacenter)
         co_return co_await text(call, 500, "No path to datacenter", {{"X-Consul-Index", "1"}});
-    for (const auto* enterprise : {"ns", "partition"})
-        if (call.has(enterprise))
-            co_return co_await text(call, 400,
-                                    fmt::format("Invalid query parameter: \"{}\" - {} are a Consul Enterprise feature", enterprise,
-                                                std::string_view(enterprise) == "ns" ? "Namespaces" : "Partitions"));
     if (call.has("consistent")) {
         const auto caught_up = co_await resources.store().catch_up(ctx);
         if (!caught_up.ok()) co_return co_await text(call, 500, caught_up.error().message);
@@ -222,7 +217,7 @@ Task<Unit> View::State::read(Call& call, Reading reading) {
         if (*parsed > Duration::zero()) wait = std::min<Duration>(*parsed, 10min);
     }
     auto filter = Filter::parse(call.query("filter"));
-    if (!filter.ok()) co_return co_await text(call, 400, filter.error().message);
+    if (!filter.ok()) co_return co_await text(call, 500, filter.error().message);
     if (asked > 0) {
         // So that many who wait do not all come at once.
         wait += Duration(std::uniform_int_distribution<std::int64_t>(0, wait.count() / 16)(random));

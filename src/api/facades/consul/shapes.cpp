@@ -47,7 +47,8 @@ std::string_view type_of(const Check& check) {
     case Check::Kind::http: return "http";
     case Check::Kind::command: return "script";
     case Check::Kind::ttl: return "ttl";
-    case Check::Kind::external: return "";
+    case Check::Kind::external:
+        return check.id.starts_with("_service_maintenance:") || check.id == "_node_maintenance" ? "maintenance" : "";
     }
     return "";
 }
@@ -125,7 +126,7 @@ json::object View::State::catalog_service_json(const InstanceView& instance) con
                      {"Address", node->address},
                      {"Datacenter", options.datacenter},
                      {"TaggedAddresses", map_or_null(node->tagged_addresses)},
-                     {"NodeMeta", map_json(node->meta)},
+                     {"NodeMeta", map_or_null(node->meta)},
                      {"ServiceKind", ""},
                      {"ServiceID", instance.id},
                      {"ServiceName", instance.service},

@@ -1,4 +1,5 @@
-// consul_follow URL SERVICE [TOKEN]: prints who is in the service each time that changes, or why nobody knows, until standard input ends.
+// consul_follow URL SERVICE [TOKEN]: prints who is in the service each time that changes, or why nobody knows, until standard input
+// ends.
 #include "drivers/consul/consul.h"
 
 #include <boost/asio/co_spawn.hpp>
@@ -22,7 +23,8 @@ void show(const catalog::Membership& membership, const std::string& service) {
     const auto members = membership.members(service, "");
     std::string line = members.ok() ? "members" : "unavailable " + members.error().message;
     if (members.ok())
-        for (const auto& member : members->all) line += fmt::format(" {}={}:{}/{}", member.node, member.address, member.port, name_of(member.state));
+        for (const auto& member : members->all)
+            line += fmt::format(" {}={}:{}/{}", member.node, member.address, member.port, name_of(member.state));
     std::puts(line.c_str());
     std::fflush(stdout);
 }

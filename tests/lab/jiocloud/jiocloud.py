@@ -41,11 +41,13 @@ class Site:
     def wait_for(self, what, condition, seconds):
         end = time.monotonic() + seconds
         while not condition():
-            check(f"{what} within {seconds} s", time.monotonic() < end, "it did not")
+            if time.monotonic() > end:
+                raise orrery_lab.Failed(f"{what}: not within {seconds} s")
             time.sleep(0.1)
+        say(f"ok    {what}")
 
     def wait_job(self, name, seconds=120):
-        done = self.cli("job", "wait", name, "--timeout", f"{seconds}s", seconds=seconds + 20)
+        done = self.cli("job", "wait", name, seconds=seconds)
         check(f"job {name} is done", done.status == 0, f"{done}\n{self.cli('job', 'show', name)}")
 
     def quiet_reruns(self, seconds=8.0):

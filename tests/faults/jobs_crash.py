@@ -1,0 +1,84 @@
+#!/usr/bin/python3 -B
+"""The server is killed with SIGKILL at random instants while examples/jiocloud.yaml comes up on ten hosts, again and again: every run comes to the same end, no
+task's body runs twice, and no line that a task printed is lost."""
+import os
+import random
+import sys
+import time
+
+sys.path[:0] = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lab"), os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lab", "jiocloud")]
+import orrery_lab  # noqa: E402
+from jiocloud import EXAMPLE, MACHINES, Site  # noqa: E402
+from orrery_lab import check, equal, run, say  # noqa: E402
+
+AGAIN = ("pools", "monmap")  # these run again when members change
+
+
+def options(parser):
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+
+
+def sweep(site):
+    """Nothing runs on the hosts, and the catalog has seen it."""
+    for host in site.hosts:
+        host.run("sh", "-c", "pkill -f http.server; rm -f /srv/*", check=False)
+    site.wait_for("nothing passes any more", lambda: all(one["status"].get("state") != "passing" for one in site.server.api().all("instances")), 30)
+
+
+def killed_on_its_way(site, job, kills, chance):
+    """Kills until the job is done or `kills` are used up; returns how many it were."""
+    done = 0
+    while done < kills:
+        time.sleep(chance.uniform(0.02, 0.7))
+        site.server.kill()
+        done += 1
+        site.server.start()
+        if site.server.complaints():
+            equal("every start is clean", site.server.complaints(), [])
+        if site.server.api().get(f"/v1/jobs/{job}")["status"].get("state") in ("converged", "succeeded", "failed"):
+            break
+    return done
+
+
+def the_same_end(site, job):
+    site.wait_job(job)
+    api = site.server.api()
+    equal(f"{job}: nothing is missing", api.get(f"/v1/jobs/{job}/missing")["missing"], [])
+    for name in MACHINES:
+        ran = site.ran(name)
+        once = [task for task, _ in ran if not task.startswith(AGAIN)]
+        if len(once) != len(set(once)) or len(ran) != len(set(ran)):
+            raise orrery_lab.Failed(f"{job}: a body ran twice on {name}: {ran}")
+        pieces = api.get(f"/v1/jobs/{job}/output?task=packages@{name}")["pieces"]
+        printed = "".join(piece["text"] for piece in pieces if piece["stream"] == "out")
+        if printed != "".join(f"package {i} of 5\n" for i in range(1, 6)):
+            raise orrery_lab.Failed(f"{job}: what packages@{name} printed is not all there, once: {pieces}")
+    equal(f"{job}: three monitors are on the map", site.by_name["stmonleader1"].run("cat", "/srv/monmap").count("10.77."), 3)
+    equal(f"{job}: two identity servers are behind the load balancer", site.by_name["haproxy1"].run("cat", "/srv/pool-keystone").count(":5000"), 2)
+
+
+def main(given):
+    say(f"seed {given.seed} (give --seed to repeat the instants)")
+    chance = random.Random(given.seed)
+    site = Site(given.orrery)
+    with open(EXAMPLE) as file:
+        example = file.read()
+    kills = runs = 0
+    while kills < given.kills:
+        runs += 1
+        job = f"jiocloud-{runs}"
+        if runs > 1:
+            site.cli.ok("job", "cancel", f"jiocloud-{runs - 1}", "--because", "the next one")
+            sweep(site)
+        site.cli.ok("apply", "-f", "-", stdin=example.replace("name: jiocloud\n", f"name: {job}\n"))
+        killed = killed_on_its_way(site, job, given.kills - kills, chance)
+        kills += killed
+        the_same_end(site, job)
+        say(f"      {killed} kills in run {runs}, {kills} in all")
+    check(f"{kills} kills in {runs} runs", kills >= given.kills)
+    equal("the server stops in peace", site.server.stop(), 0)
+
+
+if __name__ == "__main__":
+    run(main, options)

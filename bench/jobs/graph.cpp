@@ -48,7 +48,7 @@ class NoOp final : public jobs::Executor {
 public:
     std::function<void()> began;
     std::string_view name() const override { return "noop"; }
-    Place place() const override { return Place::server; } // nothing to clean up on a machine
+    Place place() const override { return Place::node; }
     Result<Unit> check(const json::value&) const override { return Unit{}; }
     Task<jobs::Outcome> start(Context, jobs::Attempt, jobs::Output&) override {
         if (began) began();
@@ -130,7 +130,7 @@ asio::awaitable<void> go(asio::io_context& loop, Load load, int& code) {
         }
         co_await makers.join();
     }
-    store::Leadership leadership(executor, **store, {.server = "bench"});
+    store::Leadership leadership(executor, **store, {.server = "bench", .alone = true});
     jobs::Engine engine(executor, *resources, leadership, services, executors, pool, real_clock(),
                         {.slots = load.slots, .folder = load.folder});
     TaskGroup group(executor);

@@ -2,6 +2,7 @@
 """Commands, blocks and durable attempts on real hosts, with the faults that hosts have."""
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -97,6 +98,37 @@ def disk_full(hosts, driver):
     check("one that fills the disk itself still has its exit code", outcome["exit_code"] == 9 and outcome["error"] == "no_space", outcome)
     driver.ask("clean", "ssh", "h7", {}, id="none").wait()
     hosts[6].run("sh", "-c", "rm -rf /root/.orrery/attempts/*")
+
+
+def becoming_root(hosts, path, key_file):
+    host = hosts[3]
+    host.run("sh", "-c", "useradd -m -d /srv/deploy -s /bin/sh deploy && mkdir /srv/deploy/.ssh && cp /root/.ssh/authorized_keys /srv/deploy/.ssh/ && chown -R deploy /srv/deploy")
+    nodes = nodes_of(hosts)
+    nodes["h4"].update(user="deploy", sudo=True)
+    driver = Driver(path, nodes, key_file)
+    refused = driver.start("ssh", "h4", {"command": ["id", "-u"]}).outcome()
+    check("an account that may not become root without a password is refused in words", refused["error"] == "refused" and "NOPASSWD" in refused["words"], refused)
+    host.run("sh", "-c", "echo 'deploy ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/deploy")
+    call = driver.start("ssh", "h4", {"command": ["id", "-u"]})
+    check("and runs as root by sudo, without a terminal, once it may", call.outcome()["ended"] == "succeeded" and call.text() == "0\n", (call.done, call.text()))
+    call = driver.start("ssh", "h4", {"command": ["sh", "-c", "id -un; pwd"], "sudo": False})
+    check("or as itself, where the task says so", call.outcome()["ended"] == "succeeded" and call.text().startswith("deploy\n"), (call.done, call.text()))
+    call = driver.start("ssh", "h4", {"command": ["sleep", "300"]})
+    orrery_lab.wait_until("it runs", lambda: any("sleep 300" in line for line in host.processes()), 10)
+    driver.ask("cancel", "ssh", "h4", {"command": ["x"]}, id=call.id).wait()
+    equal("and what runs as root is cancelled as root", call.outcome()["error"], "cancelled")
+    driver.finish()
+
+
+def jumping(hosts, path, key_file):
+    nodes = nodes_of(hosts)
+    for name in ("h2", "h3", "h4"):
+        nodes[name]["jump"] = "h1"
+    driver = Driver(path, nodes, key_file)
+    calls = [driver.start("ssh", name, {"command": ["sh", "-c", "echo $SSH_CONNECTION; hostname"]}) for name in ("h2", "h3", "h4")]
+    check("three hosts are reached through a fourth", all(call.outcome()["ended"] == "succeeded" and call.text().startswith(hosts[0].address + " ") for call in calls),
+          [(call.done, call.text()) for call in calls])
+    driver.finish()
 
 
 def changed_key(hosts, path, key_file):
@@ -203,6 +235,9 @@ def main(options):
     many_sessions(hosts, driver)
     many_logins(hosts, path, nodes, hosts.key_file)
     cancelling(hosts, driver)
+    if shutil.which("sudo"):
+        becoming_root(hosts, path, hosts.key_file)
+    jumping(hosts, path, hosts.key_file)
     disk_full(hosts, driver)
     killed_controllers(list(hosts)[:4], path, nodes, hosts.key_file, options.rounds, options.seed)
     cut_off(list(hosts), driver)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -B
 """What a host costs: five small tasks on ten hosts by our ssh blocks and by Ansible, in one run on the same hosts, and a trivial command on a hundred.
 
-`rows(build)` is for bench/jobs/run; by itself: ssh_blocks.py BUILD_FOLDER [--json FILE]. Needs root (the hosts are namespaces) and ansible-core."""
+`rows(build)` is for bench/jobs/run; by itself: executors.py BUILD_FOLDER [--json FILE]. Needs root (the hosts are namespaces) and ansible-core."""
 import argparse
 import os
 import resource

@@ -265,7 +265,7 @@ struct ConsulMirror::State {
         : caller{client, std::move(options)},
           catalog(catalog_),
           clock(clock_),
-          controller(store, leadership, clock_, {"instances/"},
+          controller(store, leadership, clock_, {"instances/", "nodes/", "catalognodes/"},
                      [this](Context ctx, std::string key, store::Fence) { return look_at(std::move(ctx), std::move(key)); },
                      {.at_once = 8}) {
         while (caller.options.url.ends_with('/')) caller.options.url.pop_back();
@@ -290,8 +290,14 @@ struct ConsulMirror::State {
     }
 
     Task<Unit> look_at(Context ctx, std::string key) {
-        CO_TRY(std::ignore, co_await remove_strays(ctx));
         const auto resource = key.substr(key.find('/') + 1);
+        if (!key.starts_with("instances/")) { // its instances may be elsewhere now
+            const auto node = key.starts_with("nodes/") ? catalog.node(resource) : catalog.find_node_resource(resource);
+            if (node)
+                for (const auto& instance : catalog.instances_on(node->name)) controller.poke("instances/" + instance->resource);
+            co_return Unit{};
+        }
+        CO_TRY(std::ignore, co_await remove_strays(ctx));
         const auto view = catalog.find_resource(resource);
         if (!view) {
             const auto was = written.find(resource);

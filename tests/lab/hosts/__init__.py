@@ -11,6 +11,7 @@ bridge that nothing else is on. Needs root and the packages iproute2 and openssh
 import atexit
 import contextlib
 import ctypes
+import itertools
 import os
 import shutil
 import signal
@@ -23,6 +24,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import orrery_lab  # noqa: E402
 
 CLONE_NEWNET = 0x40000000
+_turns = itertools.count()  # one process may have several sets of hosts, one after the other
 
 
 def quiet(*argv, check=True):
@@ -166,9 +168,10 @@ class Hosts:
         orrery_lab.skip_unless(os.geteuid() == 0, "network namespaces need root")
         for name, package in (("ip", "iproute2"), ("sshd", "openssh-server"), ("ssh-keygen", "openssh-client"), ("unshare", "util-linux"), ("pgrep", "procps")):
             orrery_lab.program(name, package)
-        self.prefix = f"orr{os.getpid()}"
+        turn = next(_turns)
+        self.prefix = f"orr{os.getpid()}{'' if turn == 0 else chr(96 + turn)}"
         self.middle = self.prefix + "m"
-        self.folder = orrery_lab.scratch("hosts")
+        self.folder = orrery_lab.scratch(f"hosts{turn or ''}")
         self.key_file = os.path.join(self.folder, "id")
         quiet("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", self.key_file)
         self.all = []

@@ -102,7 +102,7 @@ def disk_full(hosts, driver):
 
 def becoming_root(hosts, path, key_file):
     host = hosts[3]
-    host.run("sh", "-c", "useradd -m -d /srv/deploy -s /bin/sh deploy && mkdir /srv/deploy/.ssh && cp /root/.ssh/authorized_keys /srv/deploy/.ssh/ && chown -R deploy /srv/deploy")
+    host.run("sh", "-c", "useradd -m -d /srv/deploy -s /bin/sh -p '*' deploy && mkdir /srv/deploy/.ssh && cp /root/.ssh/authorized_keys /srv/deploy/.ssh/ && chown -R deploy /srv/deploy")
     nodes = nodes_of(hosts)
     nodes["h4"].update(user="deploy", sudo=True)
     driver = Driver(path, nodes, key_file)

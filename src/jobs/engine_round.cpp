@@ -223,8 +223,7 @@ void Engine::State::act(const Context& ctx, Round& round) {
         run->note_change();
     }
     for (auto& [run, which] : round.kills) term->spawn(kill(ctx, run, which));
-    for (auto& attempt : round.over)
-        if (attempt->executor->place() == Executor::Place::node) term->spawn(clean_up(ctx, attempt));
+    for (auto& attempt : round.over) term->spawn(clean_up(ctx, attempt));
 }
 
 } // namespace orrery::jobs

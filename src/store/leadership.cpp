@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace orrery::store {
 
@@ -116,6 +117,7 @@ Task<Unit> Leadership::State::wait_for_change(Context ctx, Duration at_most) {
 Task<Unit> Leadership::State::campaign(Context ctx) {
     const auto record = store.find(key);
     const auto asked_at = now();
+    if (record && !is_ours(record) && std::exchange(options.alone, false)) co_return co_await store.revoke(ctx, record->lease);
     if (record && !is_ours(record)) co_return co_await wait_for_change(ctx, 1h);
     if (record) {
         // Ours, and lost sight of while the store was away. The same key is the same term's fence.
@@ -140,6 +142,7 @@ Task<Unit> Leadership::State::campaign(Context ctx) {
         }
         created = *won;
     }
+    options.alone = false;
     ++term;
     renewed(asked_at);
     log::info(ctx, "this server ({}) leads {}, term of revision {}", options.server, options.role, created);

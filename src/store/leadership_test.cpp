@@ -137,4 +137,26 @@ CO_TEST(Leadership, AResignationHandsOverWithoutWaitingForTheLease) {
     co_await (*store)->stop();
 }
 
+CO_TEST(Leadership, AServerThatIsAloneDoesNotWaitForTheLeaseOfOneThatWasKilled) {
+    TemporaryFolder folder;
+    VirtualClock clock;
+    auto store = co_await open_with_clock(loop, folder, clock);
+    CO_ASSERT_OK(store);
+    // What a killed server leaves: its key, and its lease.
+    auto lease = co_await (*store)->grant(leadership_ctx, 10s);
+    CO_ASSERT_OK(lease);
+    Transaction left;
+    left.put("sys/leader/controllers", "killed", *lease);
+    CO_ASSERT_OK(co_await (*store)->apply(leadership_ctx, std::move(left)));
+    auto options = named("next", clock);
+    options.alone = true;
+    Leadership leadership(loop.get_executor(), **store, std::move(options));
+    TaskGroup group(loop.get_executor());
+    group.spawn(leadership.run(leadership_ctx));
+    for (int i = 0; i < 500 && !leadership.leads(); ++i) std::ignore = co_await real_clock().sleep(1ms);
+    EXPECT_TRUE(leadership.leads()); // and no time has passed
+    co_await group.stop();
+    co_await (*store)->stop();
+}
+
 } // namespace orrery::store

@@ -359,6 +359,9 @@ Task<std::string> SshConnection::look(Context ctx, SshPlace& place, SshTarget ta
 // --- channels ----------------------------------------------------------------------------------------------------------
 
 Task<Unit> SshConnection::place_for_channel(Context ctx) {
+    // Perhaps it was others' sessions that left so little room.
+    if (most_channels_ < place_.options.max_channels && real_clock().steady() - lowered_at_ > 60s)
+        most_channels_ = place_.options.max_channels;
     if (running_ >= most_channels_) {
         if (waiting_ >= place_.options.max_waiting)
             co_return Error{Code::throttled, fmt::format("{} commands wait for {} already", waiting_, target_.text())};
@@ -443,24 +446,26 @@ Task<SshResult> SshConnection::run(Context ctx, SshCommand command) {
             place.open = true;
             break;
         }
-        // MaxSessions: the connection stays good, it only has room for fewer. Wait for one of ours to end.
+        // MaxSessions: the connection stays good. Often a session that ended just now is not yet forgotten there; if it is refused
+        // again and again, there is room for fewer, and we wait for one of ours to end.
         if (opened.error().code != Code::throttled) co_return opened.error();
         const auto others = open_;
         channel.reset();
-        if (others == 0 && ++refused > 20)
-            co_return Error{Code::unavailable, fmt::format("{} allows no session: {}", target_.text(), opened.error().message),
-                            "raise MaxSessions in its sshd_config"};
-        if (others > 0 && others < most_channels_) {
-            log::info(ctx, "{} allows {} sessions at once (MaxSessions): further commands wait", target_.text(), others);
-            most_channels_ = others;
-        }
         leave();
         place.taken = false;
-        if (others == 0) { // one that ends there just now, or none at all
-            asio::steady_timer pause(place_.executor, 100ms);
-            auto [error] = co_await pause.async_wait(ssh_token);
-            if (error) co_return Error{Code::cancelled, "the caller gave up"};
+        if (++refused > 10 && others == 0)
+            co_return Error{Code::unavailable, fmt::format("{} allows no session: {}", target_.text(), opened.error().message),
+                            "raise MaxSessions in its sshd_config"};
+        if (refused >= 3 && others > 0 && others < most_channels_) {
+            log::info(ctx, "{} allows {} sessions at once (MaxSessions): further commands wait", target_.text(), others);
+            most_channels_ = others;
+            lowered_at_ = real_clock().steady();
         }
+        asio::steady_timer pause(place_.executor, std::min(20ms * refused, 200ms));
+        auto [error] = co_await pause.async_wait(ssh_token);
+        if (error) co_return Error{Code::cancelled, "the caller gave up"};
+        if (ctx.deadline() && real_clock().steady() > *ctx.deadline())
+            co_return Error{Code::timeout, fmt::format("{} was busy with other commands until the deadline", target_.text())};
     }
     if (command.begun) *command.begun = true;
     CO_TRY(std::ignore, co_await request_exec(ctx, channel->channel, std::move(line)));
@@ -580,8 +585,7 @@ Task<int> SshConnection::forward(Context ctx, std::string host, std::uint16_t po
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
         co_return Error{Code::unavailable, "too many open files", "raise the limit of open files (ulimit -n)"};
     auto ours = std::make_shared<Descriptor>(place_.executor, ends[0]);
-    ++running_; // not idle while somebody goes through; the limit of channels is for commands
-    ++most_channels_;
+    ++forwards_; // not idle while somebody goes through; the limit of channels is for commands
     place_.tasks.spawn(carry_in(channel, ours));
     place_.tasks.spawn(carry_out(channel->channel, ours));
     co_return ends[1];
@@ -609,8 +613,8 @@ asio::awaitable<void> SshConnection::carry_in(std::shared_ptr<Channel> channel, 
     boost::system::error_code ignored;
     if (socket->is_open()) ::shutdown(socket->native_handle(), SHUT_RDWR);
     socket->close(ignored);
-    --most_channels_;
-    leave();
+    --forwards_;
+    idle_since_ = real_clock().steady();
 }
 
 /// From the socket to the channel.

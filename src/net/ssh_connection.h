@@ -39,7 +39,7 @@ public:
     Task<int> forward(Context ctx, std::string host, std::uint16_t port);
 
     bool alive() const { return alive_; }
-    std::size_t users() const { return running_ + waiting_; }
+    std::size_t users() const { return running_ + waiting_ + forwards_; }
     SteadyTime idle_since() const { return idle_since_; }
     /// Ends it: whoever uses it gets an error with `why`.
     void close(std::string_view why);
@@ -78,8 +78,9 @@ private:
     Notifier changed_;
     bool alive_ = false, flushing_ = false;
     std::string why_closed_;
-    std::size_t running_ = 0, open_ = 0, waiting_ = 0, most_channels_; // open_: of the running, those the host has let in
-    SteadyTime idle_since_, heard_at_;
+    std::size_t running_ = 0, open_ = 0; // open_: of the running, those the host has let in
+    std::size_t waiting_ = 0, forwards_ = 0, most_channels_;
+    SteadyTime idle_since_, heard_at_, lowered_at_{};
     Notifier room_;
 };
 

@@ -21,7 +21,6 @@ Kind node_kind() {
         .spec(object("maintenance", "Whether people work on it: nothing is started there meanwhile.")
                   .with(boolean("enabled", "In maintenance.").otherwise(false))
                   .with(text("reason", "Why, for colleagues.").format(Format::one_line).between(0, 256)))
-        .status(text("ssh_host_key", "The host key that was seen first and is trusted since."))
         .column("NAME", "name")
         .column("ADDRESS", "spec.address")
         .column("MAINTENANCE", "spec.maintenance.enabled")

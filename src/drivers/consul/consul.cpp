@@ -290,6 +290,7 @@ struct ConsulMirror::State {
     }
 
     Task<Unit> look_at(Context ctx, std::string key) {
+        CO_TRY(std::ignore, co_await remove_strays(ctx));
         const auto resource = key.substr(key.find('/') + 1);
         if (!key.starts_with("instances/")) { // its instances may be elsewhere now
             const auto node = key.starts_with("nodes/") ? catalog.node(resource) : catalog.find_node_resource(resource);
@@ -297,7 +298,6 @@ struct ConsulMirror::State {
                 for (const auto& instance : catalog.instances_on(node->name)) controller.poke("instances/" + instance->resource);
             co_return Unit{};
         }
-        CO_TRY(std::ignore, co_await remove_strays(ctx));
         const auto view = catalog.find_resource(resource);
         if (!view) {
             const auto was = written.find(resource);

@@ -2,8 +2,11 @@
 
 #include "api/api.h"
 #include "app/catalog_part.h"
+#include "app/executors_part.h"
 #include "app/first_login.h"
 #include "app/housekeeping.h"
+#include "app/jobs_part.h"
+#include "app/node_commands.h"
 #include "app/notify.h"
 #include "app/settings.h"
 #include "app/store_admin.h"
@@ -103,6 +106,7 @@ public:
         registry_.add(catalog::service_kind());
         registry_.add(catalog::instance_kind());
         registry_.add(catalog::catalog_node_kind());
+        jobs_.add_kinds(registry_);
         CO_TRY(std::ignore, registry_.check());
         resources_ = std::make_unique<resource::Resources>(*store_, registry_, *sealer_, clock_);
         identity_ = std::make_unique<identity::Identity>(
@@ -113,8 +117,9 @@ public:
             moved_already_ = true;
             moved_.notify_all();
         });
-        leadership_ =
-            std::make_unique<store::Leadership>(executor_, *store_, store::Leadership::Options{.server = server_name(config_)});
+        leadership_ = std::make_unique<store::Leadership>(
+            executor_, *store_,
+            store::Leadership::Options{.server = server_name(config_), .alone = place_.engine == StorePlace::Engine::sqlite});
         if (runs(config_, "controllers")) {
             group_.spawn(leadership_->run(ctx));
             group_.spawn(
@@ -127,10 +132,15 @@ public:
         admin_changes_ = store_->observe("users/admin", [folder](const store::Event& event) {
             if (event.previous) forget_first_login(folder);
         });
+        executors_ = std::make_unique<ExecutorsPart>(executor_, config_, *resources_, pool_);
+        executors_->add_to(jobs_.executors());
+        node_commands_ = std::make_unique<NodeCommands>(executors_->ssh(), executors_->logins(), *resources_);
         catalog_ = std::make_unique<CatalogPart>(executor_, config_, *resources_, *identity_, *leadership_, clock_, version_);
         CO_TRY(auto catalog_tls, server_tls(config_));
-        CO_TRY(std::ignore, catalog_->start(ctx, group_, std::move(catalog_tls), nullptr,
+        CO_TRY(std::ignore, catalog_->start(ctx, group_, std::move(catalog_tls), node_commands_.get(),
                                             {.checks = runs(config_, "controllers"), .doors = runs(config_, "api")}));
+        jobs_.start(ctx, executor_, config_, *resources_, *leadership_, catalog_->membership(), pool_, clock_, group_,
+                    runs(config_, "controllers"));
         if (runs(config_, "api")) {
             CO_TRY(std::ignore, open_doors(ctx));
         }
@@ -157,7 +167,9 @@ public:
         if (api_) co_await api_->stop();
         if (catalog_) co_await catalog_->stop(config_.duration("server.shutdown_grace"));
         co_await group_.stop();
+        jobs_.stop();
         catalog_.reset();
+        if (executors_) co_await executors_->stop();
         if (keystone_client_) co_await keystone_client_->stop();
         doors_.reset();
         api_.reset();
@@ -222,6 +234,8 @@ private:
                 {"orrery_http_connections", static_cast<double>(doors_->connections())}};
         });
         api_->add_gauges([this] { return catalog_->gauges(); });
+        api_->add_gauges([this] { return jobs_.gauges(); });
+        api_->add_jobs(jobs_.engine());
         TRY(auto tls, server_tls(config_));
         net::HttpServer::Options options;
         const auto& addresses = config_.list("server.listen");
@@ -275,6 +289,9 @@ private:
     bool moved_already_ = false;
     std::unique_ptr<store::Leadership> leadership_;
     std::unique_ptr<CatalogPart> catalog_;
+    JobsPart jobs_;
+    std::unique_ptr<ExecutorsPart> executors_; // needs the resources, and is needed by jobs and checks
+    std::unique_ptr<NodeCommands> node_commands_;
     std::unique_ptr<api::StoreAdmin> admin_;
     std::unique_ptr<api::Api> api_;
     std::unique_ptr<net::HttpServer> doors_;

@@ -108,6 +108,16 @@ std::vector<Setting> server_settings() {
         {"catalog.consul.ca", path, "", "Authority that signed its certificate, in PEM. Empty: the system's."},
         {"catalog.consul.datacenter", text, "", "Its datacenter. Empty: that of the agent asked."},
 
+        {"jobs.slots", integer, "1000", "Attempts of all jobs together that run at once.", {}, 1, 1'000'000},
+        {"jobs.output_limit", bytes, "4MiB", "So much of what one attempt says is kept."},
+        {"jobs.content", path, "<data.folder>/content",
+         "Files that tasks may use lie below this folder: what is pushed to machines, playbooks, manifests, modules."},
+        {"jobs.runs", path, "<data.folder>/runs",
+         "Where playbooks and programs at the server keep what they say until it is read. While a playbook runs, its keys and "
+         "secrets are here too, for this account only: a file system in memory is a good place."},
+        {"jobs.ansible_plugins", path, "/usr/share/orrery/ansible/callback", "The folder of orrery's callback plugin for Ansible."},
+        {"jobs.programs", map, "", "Programs that tasks may run at the server: from a name to a path. Nothing else is run there."},
+
         {"limits.max_body", bytes, "4MiB", "The largest request body that is taken."},
         {"limits.max_connections", integer, "10000", "Further connections are answered 503.", {}, 1, 1'000'000},
         {"limits.request_timeout", duration, "60s", "How long a request may take."},

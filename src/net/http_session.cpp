@@ -156,7 +156,8 @@ asio::awaitable<bool> HttpSession::serve_one() {
     }
     const auto step = co_await read_head();
     first_request_ = false;
-    begun_ = finished_ = waiting_ = chunked_ = body_broken_ = handler_timed_out_ = expects_continue_ = is_head_ = keep_alive_ = false;
+    begun_ = finished_ = waiting_ = chunked_ = body_broken_ = handler_timed_out_ = expects_continue_ = is_head_ = keep_alive_ =
+        false;
     body_read_ = 0;
     status_ = 0;
     promised_.reset();

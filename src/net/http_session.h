@@ -107,7 +107,7 @@ private:
 
     // Its answer
     bool begun_ = false, finished_ = false, chunked_ = false;
-    bool waiting_ = false; // the handler said that it will be quiet for long
+    bool waiting_ = false;                  // the handler said that it will be quiet for long
     std::optional<std::uint64_t> promised_; // bytes of a stream with Content-Length still to be written
     int status_ = 0;
 };

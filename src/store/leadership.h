@@ -29,8 +29,8 @@ public:
         std::string role = "controllers";
         std::string server; ///< the name written into the key, for people
         Duration ttl = std::chrono::seconds(10);
-        /// Nobody else can have this store open (SQLite): a lease found at the start is that of a server that was killed, and is not
-        /// waited for.
+        /// Nobody else can have this store open (SQLite): a lease found at the start is that of a server that was killed, and is
+        /// not waited for.
         bool alone = false;
         Clock* clock = &real_clock();
     };

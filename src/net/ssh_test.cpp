@@ -40,7 +40,7 @@ SshTarget target_of(const TestSshd& sshd) {
     return target;
 }
 
-SshCommand shell(std::string script, std::string input = {}) {
+SshCommand in_shell(std::string script, std::string input = {}) {
     SshCommand command;
     command.argv = {"sh", "-c", std::move(script)};
     if (!input.empty()) command.input = std::make_shared<const std::string>(std::move(input));
@@ -96,8 +96,8 @@ CO_TEST(Ssh, GivesOutputErrorsAndExitStatus) {
     CO_NEEDS_SSHD();
     TestSshd sshd;
     Ssh ssh(loop.get_executor());
-    auto ran = co_await ssh.run(soon(), target_of(sshd), shell("echo out; echo err >&2; exit 3"));
-    auto killed = co_await ssh.run(soon(), target_of(sshd), shell("kill -9 $$"));
+    auto ran = co_await ssh.run(soon(), target_of(sshd), in_shell("echo out; echo err >&2; exit 3"));
+    auto killed = co_await ssh.run(soon(), target_of(sshd), in_shell("kill -9 $$"));
     auto words = co_await ssh.run(soon(), target_of(sshd), {.argv = {"printf", "%s|", "$HOME", "a b", "'", ";true", "", "x\ny"}});
     co_await ssh.stop();
     CO_ASSERT_OK(ran);
@@ -118,12 +118,12 @@ CO_TEST(Ssh, LargeInputAndOutputAtOnceDoNotLockUp) {
     Ssh ssh(loop.get_executor());
     std::string input(4 << 20, 'x');
     for (std::size_t at = 0; at < input.size(); at += 79) input[at] = static_cast<char>(at);
-    auto command = shell("cat; echo done >&2", input);
+    auto command = in_shell("cat; echo done >&2", input);
     command.max_output = 16 << 20;
     auto ran = co_await ssh.run(soon(), target_of(sshd), command);
     command.max_output = 1000;
     auto little = co_await ssh.run(soon(), target_of(sshd), command);
-    auto deaf = co_await ssh.run(soon(), target_of(sshd), shell("exec <&-; sleep 0.1; echo heard nothing", input));
+    auto deaf = co_await ssh.run(soon(), target_of(sshd), in_shell("exec <&-; sleep 0.1; echo heard nothing", input));
     co_await ssh.stop();
     CO_ASSERT_OK(ran);
     EXPECT_TRUE(ran->output == input);
@@ -141,7 +141,7 @@ CO_TEST(Ssh, OutputIsHandedOnInOrderAndHoldsTheHostBack) {
     Ssh ssh(loop.get_executor());
     std::string seen;
     int under_way = 0, most = 0;
-    auto command = shell("head -c 3000000 /dev/zero | tr '\\0' a; echo; echo end");
+    auto command = in_shell("head -c 3000000 /dev/zero | tr '\\0' a; echo; echo end");
     command.on_output = [&](int, std::string piece) -> Task<Unit> {
         return [](std::string text, std::string& all, int& now, int& greatest) -> Task<Unit> {
             greatest = std::max(greatest, ++now);
@@ -168,7 +168,7 @@ CO_TEST(Ssh, ManyCommandsShareOneConnectionSomeAtATime) {
     TaskGroup group(loop.get_executor());
     int good = 0;
     const auto one = [](Ssh& through, const TestSshd& at, int number, int& counted) -> asio::awaitable<void> {
-        auto ran = co_await through.run(soon(), target_of(at), shell("echo " + std::to_string(number)));
+        auto ran = co_await through.run(soon(), target_of(at), in_shell("echo " + std::to_string(number)));
         if (ran.ok() && ran->output == std::to_string(number) + "\n")
             ++counted;
         else
@@ -188,7 +188,7 @@ CO_TEST(Ssh, AHostThatAllowsFewerSessionsIsWaitedFor) {
     TaskGroup group(loop.get_executor());
     int good = 0;
     const auto one = [](Ssh& through, const TestSshd& at, int& counted) -> asio::awaitable<void> {
-        auto ran = co_await through.run(soon(), target_of(at), shell("sleep 0.05; echo x"));
+        auto ran = co_await through.run(soon(), target_of(at), in_shell("sleep 0.05; echo x"));
         if (ran.ok() && ran->output == "x\n")
             ++counted;
         else
@@ -205,7 +205,7 @@ CO_TEST(Ssh, AHostThatAllowsNoSessionIsNamed) {
     CO_NEEDS_SSHD();
     TestSshd sshd("MaxSessions 0");
     Ssh ssh(loop.get_executor());
-    auto ran = co_await ssh.run(soon(), target_of(sshd), shell("true"));
+    auto ran = co_await ssh.run(soon(), target_of(sshd), in_shell("true"));
     co_await ssh.stop();
     CO_ASSERT(!ran.ok());
     EXPECT_THAT(ran.error().remedy, HasSubstr("MaxSessions"));
@@ -219,11 +219,11 @@ CO_TEST(Ssh, AChangedHostKeyIsRefusedWithBothFingerprints) {
     sshd.change_host_key();
     const auto after = *ssh_fingerprint(sshd.host_key());
     Ssh ssh(loop.get_executor());
-    auto ran = co_await ssh.run(soon(), target, shell("true"));
+    auto ran = co_await ssh.run(soon(), target, in_shell("true"));
     sshd.change_host_key("ecdsa");
     const auto other_type = *ssh_fingerprint(sshd.host_key());
-    auto again = co_await ssh.run(soon(), target, shell("true"));
-    auto right = co_await ssh.run(soon(), target_of(sshd), shell("true"));
+    auto again = co_await ssh.run(soon(), target, in_shell("true"));
+    auto right = co_await ssh.run(soon(), target_of(sshd), in_shell("true"));
     co_await ssh.stop();
     CO_ASSERT(!ran.ok());
     EXPECT_EQ(ran.error().code, Code::denied);
@@ -241,7 +241,7 @@ CO_TEST(Ssh, AnUnknownHostIsRefusedUnlessSomebodyTrustsIt) {
     auto target = target_of(sshd);
     const auto key = target.host_key.substr(0, target.host_key.find(' ', 20));
     target.host_key.clear();
-    auto unknown = co_await ssh.run(soon(), target, shell("true"));
+    auto unknown = co_await ssh.run(soon(), target, in_shell("true"));
     int asked = 0;
     std::string shown;
     target.on_first_key = [&](Context, std::string its) -> Task<Unit> {
@@ -249,18 +249,18 @@ CO_TEST(Ssh, AnUnknownHostIsRefusedUnlessSomebodyTrustsIt) {
         shown = std::move(its);
         return []() -> Task<Unit> { co_return Unit{}; }();
     };
-    auto trusted = co_await ssh.run(soon(), target, shell("true"));
+    auto trusted = co_await ssh.run(soon(), target, in_shell("true"));
     sshd.cut_off();
-    auto reconnected = co_await ssh.run(soon(), target, shell("true"));
-    if (!reconnected.ok()) reconnected = co_await ssh.run(soon(), target, shell("true"));
+    auto reconnected = co_await ssh.run(soon(), target, in_shell("true"));
+    if (!reconnected.ok()) reconnected = co_await ssh.run(soon(), target, in_shell("true"));
     sshd.cut_off();
     sshd.change_host_key();
     co_await ssh_pause(50ms);
-    auto changed = co_await ssh.run(soon(), target, shell("true"));
+    auto changed = co_await ssh.run(soon(), target, in_shell("true"));
     auto looked = co_await ssh.shown_host_key(soon(), target);
     target.host = "localhost"; // another identity: asked again, and refused
     target.on_first_key = [](Context, std::string) -> Task<Unit> { co_return Error{Code::denied, "not that one"}; };
-    auto refused = co_await ssh.run(soon(), target, shell("true"));
+    auto refused = co_await ssh.run(soon(), target, in_shell("true"));
     co_await ssh.stop();
     CO_ASSERT(!unknown.ok());
     EXPECT_EQ(unknown.error().code, Code::denied);
@@ -283,9 +283,9 @@ CO_TEST(Ssh, AKeyThatIsNotLetInIsNamed) {
     Ssh ssh(loop.get_executor());
     auto target = target_of(sshd);
     target.private_key = other.private_key();
-    auto refused = co_await ssh.run(soon(), target, shell("true"));
+    auto refused = co_await ssh.run(soon(), target, in_shell("true"));
     target.private_key = "";
-    auto none = co_await ssh.run(soon(), target, shell("true"));
+    auto none = co_await ssh.run(soon(), target, in_shell("true"));
     co_await ssh.stop();
     CO_ASSERT(!refused.ok());
     EXPECT_EQ(refused.error().code, Code::denied);
@@ -298,11 +298,11 @@ CO_TEST(Ssh, WhoIsTurnedAwayEarlyTriesAgain) {
     TestSshd sshd;
     sshd.turn_away = 2;
     Ssh ssh(loop.get_executor(), {.login_tries = 4});
-    auto third = co_await ssh.run(soon(), target_of(sshd), shell("true"));
+    auto third = co_await ssh.run(soon(), target_of(sshd), in_shell("true"));
     auto target = target_of(sshd);
     target.host = "localhost";
     sshd.turn_away = 1000;
-    auto never = co_await ssh.run(soon(), target, shell("true"));
+    auto never = co_await ssh.run(soon(), target, in_shell("true"));
     co_await ssh.stop();
     CO_ASSERT_OK(third);
     CO_ASSERT(!never.ok());
@@ -315,10 +315,10 @@ CO_TEST(Ssh, AHostThatSaysNothingIsGivenUp) {
     TestSshd sshd;
     sshd.silent = true;
     Ssh ssh(loop.get_executor(), {.login_timeout = 150ms});
-    auto silent = co_await ssh.run(soon(), target_of(sshd), shell("true"));
+    auto silent = co_await ssh.run(soon(), target_of(sshd), in_shell("true"));
     auto target = target_of(sshd);
     target.port = 1;
-    auto closed = co_await ssh.run(soon(), target, shell("true"));
+    auto closed = co_await ssh.run(soon(), target, in_shell("true"));
     co_await ssh.stop();
     CO_ASSERT(!silent.ok());
     EXPECT_EQ(silent.error().code, Code::timeout);
@@ -331,16 +331,16 @@ CO_TEST(Ssh, DeadlinesAndCancellationEndTheWaitAndLeaveTheConnection) {
     CO_NEEDS_SSHD();
     TestSshd sshd;
     Ssh ssh(loop.get_executor());
-    auto late = co_await ssh.run(Context::background().with_timeout(200ms), target_of(sshd), shell("sleep 30"));
+    auto late = co_await ssh.run(Context::background().with_timeout(200ms), target_of(sshd), in_shell("sleep 30"));
     asio::cancellation_signal cancel;
     std::optional<Result<SshResult>> outcome;
-    asio::co_spawn(loop, ssh.run(soon(), target_of(sshd), shell("sleep 30")),
+    asio::co_spawn(loop, ssh.run(soon(), target_of(sshd), in_shell("sleep 30")),
                    asio::bind_cancellation_slot(
                        cancel.slot(), [&outcome](std::exception_ptr, Result<SshResult> result) { outcome = std::move(result); }));
     co_await ssh_pause(100ms);
     cancel.emit(asio::cancellation_type::terminal);
     while (!outcome) co_await ssh_pause(2ms);
-    auto after = co_await ssh.run(soon(), target_of(sshd), shell("echo still here"));
+    auto after = co_await ssh.run(soon(), target_of(sshd), in_shell("echo still here"));
     co_await ssh.stop();
     EXPECT_EQ(late.error().code, Code::timeout);
     EXPECT_EQ(outcome->error().code, Code::cancelled);
@@ -353,13 +353,13 @@ CO_TEST(Ssh, AConnectionThatBreaksIsMadeAnew) {
     TestSshd sshd;
     Ssh ssh(loop.get_executor());
     std::optional<Result<SshResult>> outcome;
-    auto first = co_await ssh.run(soon(), target_of(sshd), shell("true"));
-    asio::co_spawn(loop, ssh.run(soon(), target_of(sshd), shell("sleep 30")),
+    auto first = co_await ssh.run(soon(), target_of(sshd), in_shell("true"));
+    asio::co_spawn(loop, ssh.run(soon(), target_of(sshd), in_shell("sleep 30")),
                    [&outcome](std::exception_ptr, Result<SshResult> result) { outcome = std::move(result); });
     co_await ssh_pause(100ms);
     sshd.cut_off();
     while (!outcome) co_await ssh_pause(2ms);
-    auto after = co_await ssh.run(soon(), target_of(sshd), shell("echo again"));
+    auto after = co_await ssh.run(soon(), target_of(sshd), in_shell("echo again"));
     co_await ssh.stop();
     CO_ASSERT_OK(first);
     CO_ASSERT(!outcome->ok());
@@ -376,13 +376,13 @@ CO_TEST(Ssh, GoesThroughAJumpHost) {
     auto target = target_of(inner);
     target.jump = std::make_shared<const SshTarget>(target_of(gate));
     std::string input(300'000, 'y');
-    auto command = shell("cat; echo \" via $SSH_CONNECTION\" >&2", input);
+    auto command = in_shell("cat; echo \" via $SSH_CONNECTION\" >&2", input);
     auto ran = co_await ssh.run(soon(), target, command);
-    auto again = co_await ssh.run(soon(), target, shell("echo 2"));
+    auto again = co_await ssh.run(soon(), target, in_shell("echo 2"));
     gate.cut_off();
     auto nowhere = target;
     nowhere.port = 1;
-    auto closed = co_await ssh.run(soon(), nowhere, shell("true"));
+    auto closed = co_await ssh.run(soon(), nowhere, in_shell("true"));
     co_await ssh.stop();
     CO_ASSERT_OK(ran);
     EXPECT_TRUE(ran->output == input);
@@ -398,7 +398,7 @@ CO_TEST(Ssh, StopsWhateverIsUnderWay) {
     std::optional<Result<SshResult>> outcome;
     {
         Ssh ssh(loop.get_executor());
-        asio::co_spawn(loop, ssh.run(soon(), target_of(sshd), shell("yes | head -c 100000000")),
+        asio::co_spawn(loop, ssh.run(soon(), target_of(sshd), in_shell("yes | head -c 100000000")),
                        [&outcome](std::exception_ptr, Result<SshResult> result) { outcome = std::move(result); });
         co_await ssh_pause(150ms);
         co_await ssh.stop();

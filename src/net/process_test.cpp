@@ -77,7 +77,7 @@ CO_TEST(Process, HasOnlyTheEnvironmentItWasGivenAndPath) {
 }
 
 CO_TEST(Process, RunsInItsFolder) {
-    testing::TemporaryFolder folder;
+    orrery::testing::TemporaryFolder folder;
     auto ran = co_await run_process(Context::background(), {.argv = {"pwd", "-P"}, .folder = folder.path()});
     CO_ASSERT_OK(ran);
     EXPECT_EQ(ran->output, std::filesystem::canonical(folder.path()).string() + "\n");
@@ -88,7 +88,7 @@ CO_TEST(Process, RunsInItsFolder) {
 }
 
 CO_TEST(Process, AMissingProgramIsNotFoundAndOneWithoutPermissionDenied) {
-    testing::TemporaryFolder folder;
+    orrery::testing::TemporaryFolder folder;
     std::ofstream(folder / "plain") << "#!/bin/sh\n";
     std::ofstream(folder / "bad-interpreter") << "#!/no/such/interpreter\n";
     std::filesystem::permissions(folder / "bad-interpreter", std::filesystem::perms::owner_all);
@@ -165,7 +165,7 @@ CO_TEST(Process, WhoIgnoresTermIsKilled) {
 }
 
 CO_TEST(Process, AGroupHasTimeToCleanUpAfterItsLeaderWent) {
-    testing::TemporaryFolder folder;
+    orrery::testing::TemporaryFolder folder;
     auto spec = shell("(trap 'sleep 0.2; touch cleaned; exit' TERM; touch ready; while :; do sleep 0.05; done) & sleep 600");
     spec.folder = folder.path();
     spec.term_grace = 20s;

@@ -26,7 +26,7 @@ Url https(const HttpServer& server, std::string host = "localhost") { return {"h
 } // namespace
 
 CO_TEST(Tls, CarriesRequestsBothWays) {
-    testing::TemporaryFolder folder;
+    orrery::testing::TemporaryFolder folder;
     TestAuthority authority(folder.path());
     const auto files = authority.sign("server", "DNS:localhost,IP:127.0.0.1,IP:::1");
     auto for_server = tls_server({.certificate = files.certificate, .key = files.key});
@@ -61,7 +61,7 @@ CO_TEST(Tls, CarriesRequestsBothWays) {
 }
 
 CO_TEST(Tls, RefusesACertificateThatDoesNotVerify) {
-    testing::TemporaryFolder folder;
+    orrery::testing::TemporaryFolder folder;
     TestAuthority authority(folder.path()), stranger(folder.path(), "stranger");
     const auto ctx = Context::background();
     struct Case {
@@ -93,7 +93,7 @@ CO_TEST(Tls, RefusesACertificateThatDoesNotVerify) {
 }
 
 CO_TEST(Tls, KnowsClientsByTheirCertificates) {
-    testing::TemporaryFolder folder;
+    orrery::testing::TemporaryFolder folder;
     TestAuthority authority(folder.path()), stranger(folder.path(), "stranger");
     const auto files = authority.sign("server", "DNS:localhost");
     const auto alice = authority.sign("alice", ""), mallory = stranger.sign("mallory", "");
@@ -130,7 +130,7 @@ CO_TEST(Tls, KnowsClientsByTheirCertificates) {
 }
 
 CO_TEST(Tls, PlainAndEncryptedEndsThatMeetSaySo) {
-    testing::TemporaryFolder folder;
+    orrery::testing::TemporaryFolder folder;
     TestAuthority authority(folder.path());
     const auto files = authority.sign("server", "DNS:localhost,IP:127.0.0.1");
     auto for_server = tls_server({.certificate = files.certificate, .key = files.key});
@@ -159,7 +159,7 @@ CO_TEST(Tls, PlainAndEncryptedEndsThatMeetSaySo) {
 }
 
 CO_TEST(Tls, AStreamWhoseClientLeavesIsWoken) {
-    testing::TemporaryFolder folder;
+    orrery::testing::TemporaryFolder folder;
     TestAuthority authority(folder.path());
     const auto files = authority.sign("server", "DNS:localhost");
     auto for_server = tls_server({.certificate = files.certificate, .key = files.key});
@@ -187,7 +187,7 @@ CO_TEST(Tls, AStreamWhoseClientLeavesIsWoken) {
 }
 
 TEST(Tls, NamesTheFileThatIsWrongAndWhy) {
-    testing::TemporaryFolder folder;
+    orrery::testing::TemporaryFolder folder;
     TestAuthority authority(folder.path());
     const auto one = authority.sign("one", ""), two = authority.sign("two", "");
     std::ofstream(folder / "garbage.pem") << "not a certificate\n";

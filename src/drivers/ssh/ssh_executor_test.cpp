@@ -27,7 +27,7 @@ using ::testing::HasSubstr;
 using testing::KeptOutput;
 using ::testing::Not;
 
-boost::json::value yaml(const std::string& text) { return parse_yaml(text)->front().value; }
+boost::json::value body_of(const std::string& text) { return parse_yaml(text)->front().value; }
 
 /// A server's executor, and the machine.
 struct Bench {
@@ -70,10 +70,10 @@ CO_TEST(SshExecutor, ACommandStreamsAndSaysHowItEnded) {
     Bench bench(loop);
     KeptOutput output, other, third;
     auto ran = co_await bench.executor->start(
-        ctx(), attempt_on("a1", yaml("command: [sh, -c, \"echo out $ORRERY_JOB; echo bad >&2; exit 3\"]")), output);
+        ctx(), attempt_on("a1", body_of("command: [sh, -c, \"echo out $ORRERY_JOB; echo bad >&2; exit 3\"]")), output);
     auto good =
-        co_await bench.executor->start(ctx(), attempt_on("a2", yaml("{command: [sh, -c, \"exit 3\"], success: [3]}")), other);
-    auto none = co_await bench.executor->start(ctx(), attempt_on("a3", yaml("command: [no-such-program]")), third);
+        co_await bench.executor->start(ctx(), attempt_on("a2", body_of("{command: [sh, -c, \"exit 3\"], success: [3]}")), other);
+    auto none = co_await bench.executor->start(ctx(), attempt_on("a3", body_of("command: [no-such-program]")), third);
     co_await bench.stop();
     CO_ASSERT_OK(ran);
     EXPECT_EQ(ran->ended, Outcome::Ended::failed);
@@ -92,7 +92,7 @@ CO_TEST(SshExecutor, AScriptHasArgumentsInputAndAShellOfItsChoice) {
     CO_NEEDS_SSHD();
     Bench bench(loop);
     KeptOutput first, second;
-    auto body = yaml("{arguments: [\"a b\", \"'\"], input: \"in\\nput\"}");
+    auto body = body_of("{arguments: [\"a b\", \"'\"], input: \"in\\nput\"}");
     body.get_object()["script"] = "printf '%s|' \"$@\"\ncat\nexit 0\n";
     auto plain = co_await bench.executor->start(ctx(), attempt_on("s1", body), first);
     body.get_object()["script"] = "import sys\nprint(sys.argv[1:], sys.stdin.read())\n";
@@ -109,7 +109,7 @@ CO_TEST(SshExecutor, SecretsAreInNoArgumentAndNoFileOfTheAttempt) {
     CO_NEEDS_SSHD();
     Bench bench(loop);
     KeptOutput output;
-    auto attempt = attempt_on("secret", yaml("{input: \"${secret.db.password}\"}"));
+    auto attempt = attempt_on("secret", body_of("{input: \"${secret.db.password}\"}"));
     attempt.secrets = {{"db.password", "canary-4711"}};
     attempt.environment["PASSWORD"] = "${secret.db.password}";
     // Looks at all arguments of all processes, and at the files of its own attempt.
@@ -122,9 +122,9 @@ CO_TEST(SshExecutor, SecretsAreInNoArgumentAndNoFileOfTheAttempt) {
         "echo looked\n";
     auto ran = co_await bench.executor->start(ctx(), attempt, output);
     attempt.id = "shown";
-    attempt.body = yaml("{command: [echo, \"${secret.db.password}\"]}");
+    attempt.body = body_of("{command: [echo, \"${secret.db.password}\"]}");
     auto shown = co_await bench.executor->start(ctx(), attempt, output);
-    attempt.body = yaml("{blocks: [{command: {argv: [echo, \"x${secret.db.password}\"]}}]}");
+    attempt.body = body_of("{blocks: [{command: {argv: [echo, \"x${secret.db.password}\"]}}]}");
     auto shown_by_block = co_await bench.executor->start(ctx(), attempt, output);
     co_await bench.stop();
     CO_ASSERT_OK(ran);
@@ -137,8 +137,8 @@ CO_TEST(SshExecutor, AServerThatDiedIsFollowedByOneThatReadsOn) {
     CO_NEEDS_SSHD();
     Bench bench(loop);
     KeptOutput output;
-    const auto attempt =
-        attempt_on("follow", yaml("command: [sh, -c, \"echo run >>$HOME/count; echo one; sleep 0.8; echo two; echo late >&2\"]"));
+    const auto attempt = attempt_on(
+        "follow", body_of("command: [sh, -c, \"echo run >>$HOME/count; echo one; sleep 0.8; echo two; echo late >&2\"]"));
     asio::cancellation_signal cancel;
     bool ended = false;
     asio::co_spawn(loop, bench.executor->start(ctx(), attempt, output),
@@ -170,11 +170,12 @@ CO_TEST(SshExecutor, ABrokenConnectionIsTakenUpAgain) {
     Bench bench(loop);
     KeptOutput output;
     std::optional<Result<Outcome>> ended;
-    asio::co_spawn(
-        loop,
-        bench.executor->start(
-            ctx(), attempt_on("cut", yaml("command: [sh, -c, \"echo run >>$HOME/count; echo one; sleep 0.5; echo two\"]")), output),
-        [&ended](std::exception_ptr, Result<Outcome> outcome) { ended = std::move(outcome); });
+    asio::co_spawn(loop,
+                   bench.executor->start(
+                       ctx(),
+                       attempt_on("cut", body_of("command: [sh, -c, \"echo run >>$HOME/count; echo one; sleep 0.5; echo two\"]")),
+                       output),
+                   [&ended](std::exception_ptr, Result<Outcome> outcome) { ended = std::move(outcome); });
     while (output.out.empty()) co_await a_while(5ms);
     bench.sshd.cut_off();
     while (!ended) co_await a_while(5ms);
@@ -189,7 +190,7 @@ CO_TEST(SshExecutor, WhatNeverBeganIsFencedOffAndBegunAnewByWhoAsked) {
     CO_NEEDS_SSHD();
     Bench bench(loop);
     KeptOutput output, late_output;
-    const auto attempt = attempt_on("never", yaml("command: [sh, -c, \"echo run >>$HOME/count\"]"));
+    const auto attempt = attempt_on("never", body_of("command: [sh, -c, \"echo run >>$HOME/count\"]"));
     auto found = co_await bench.executor->reattach(ctx(), attempt, {}, output);
     RemoteAttempts old_remote(bench.runner); // a server that was away, and whose start arrives only now
     auto old = ssh_executor(old_remote, bench.pool, {});
@@ -216,7 +217,7 @@ CO_TEST(SshExecutor, CancelEndsAllOfIt) {
     CO_NEEDS_SSHD();
     Bench bench(loop);
     KeptOutput output;
-    const auto attempt = attempt_on("cancel", yaml("command: [sh, -c, \"sleep 300 & echo $!; exec sleep 300\"]"));
+    const auto attempt = attempt_on("cancel", body_of("command: [sh, -c, \"sleep 300 & echo $!; exec sleep 300\"]"));
     std::optional<Result<Outcome>> ended;
     asio::co_spawn(loop, bench.executor->start(ctx(), attempt, output),
                    [&ended](std::exception_ptr, Result<Outcome> outcome) { ended = std::move(outcome); });
@@ -224,7 +225,7 @@ CO_TEST(SshExecutor, CancelEndsAllOfIt) {
     auto cancelled = co_await bench.executor->cancel(ctx(), attempt);
     while (!ended) co_await a_while(5ms);
     auto twice = co_await bench.executor->cancel(ctx(), attempt);
-    auto unknown = co_await bench.executor->cancel(ctx(), attempt_on("unknown", yaml("command: [\"true\"]")));
+    auto unknown = co_await bench.executor->cancel(ctx(), attempt_on("unknown", body_of("command: [\"true\"]")));
     co_await bench.stop();
     CO_ASSERT_OK(cancelled);
     CO_ASSERT_OK(twice);
@@ -242,9 +243,9 @@ CO_TEST(SshExecutor, WhatWasKilledOrRebootedIsLost) {
     Bench bench(loop);
     KeptOutput output, rebooted_output;
     auto killed = co_await bench.executor->start(
-        ctx(), attempt_on("killed", yaml("command: [sh, -c, \"echo x; sleep 0.1; kill -9 0\"]")), output);
+        ctx(), attempt_on("killed", body_of("command: [sh, -c, \"echo x; sleep 0.1; kill -9 0\"]")), output);
     // A reboot: another boot id than the one that was noted.
-    const auto attempt = attempt_on("rebooted", yaml("command: [sleep, \"300\"]"));
+    const auto attempt = attempt_on("rebooted", body_of("command: [sleep, \"300\"]"));
     asio::cancellation_signal cancel;
     bool ended = false;
     asio::co_spawn(loop, bench.executor->start(ctx(), attempt, rebooted_output),
@@ -326,9 +327,10 @@ CO_TEST(SshExecutor, BlocksMakeItSoOnceAndSaySo) {
     attempt.body = blocks("other ${secret.s.p}\n");
     auto difference = co_await bench.executor->plan(ctx(), attempt);
     attempt.id = "b3";
-    attempt.body = yaml("blocks: [{command: {argv: [sh, -c, \"echo oh; exit 4\"]}}, {file: {path: " + bench.path("never") + "}}]");
+    attempt.body =
+        body_of("blocks: [{command: {argv: [sh, -c, \"echo oh; exit 4\"]}}, {file: {path: " + bench.path("never") + "}}]");
     auto failed = co_await bench.executor->start(ctx(), attempt, failed_output);
-    auto none = co_await bench.executor->plan(ctx(), attempt_on("b4", yaml("command: [\"true\"]")));
+    auto none = co_await bench.executor->plan(ctx(), attempt_on("b4", body_of("command: [\"true\"]")));
     co_await bench.stop();
     CO_ASSERT_OK(before);
     EXPECT_EQ(before->change, Outcome::Change::changed);
@@ -360,7 +362,7 @@ CO_TEST(SshExecutor, AHostThatCannotBeReachedIsSaidToBeSo) {
     Bench bench(loop);
     KeptOutput output;
     bench.logins.target.port = 1;
-    auto attempt = attempt_on("gone", yaml("command: [\"true\"]"));
+    auto attempt = attempt_on("gone", body_of("command: [\"true\"]"));
     attempt.timeout = 1s;
     auto started = co_await bench.executor->start(ctx(), attempt, output);
     auto found = co_await bench.executor->reattach(ctx(), attempt, {}, output);

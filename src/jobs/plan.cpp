@@ -69,10 +69,9 @@ public:
         link();
         check_bodies();
         check_references();
-        if (!find_cycles()) {
-            measure_depth();
-            if (!edges_broken_) check_barriers();
-        }
+        const bool cycles = find_cycles();
+        if (!cycles) measure_depth();
+        check_barriers(!cycles && !edges_broken_);
         return std::move(problems_);
     }
 
@@ -283,35 +282,43 @@ public:
             plan_.done_wanted.push_back(wanted(plan_.spec.done[k], fmt::format("spec.done[{}].count", k)));
     }
 
-    /// Plays the plan through, group by group, and names the barriers that stay closed.
-    void check_barriers() {
+    /// Names the barriers that stay closed: those that too few provide, and, where the plan can be played through group by group,
+    /// those whose providers come to wait for them.
+    void check_barriers(bool playable) {
         count_barriers();
+        const std::vector<bool> all(plan_.groups.size(), true);
+        std::vector<std::vector<bool>> passed(plan_.groups.size()); // by deadline, or named already
+        for (std::size_t i = 0; i < plan_.groups.size(); ++i)
+            for (std::size_t k = 0; k < plan_.spec.tasks[i].wait.size(); ++k) {
+                const auto& barrier = plan_.spec.tasks[i].wait[k];
+                const bool lapses = barrier.on_timeout == OnTimeout::go_on && barrier.deadline;
+                const bool hopeless = !lapses && !can_open(barrier, plan_.groups[i].wanted[k], all);
+                if (hopeless) wrong(at(i, fmt::format("wait[{}]", k)), why_closed(barrier, plan_.groups[i].wanted[k]));
+                passed[i].push_back(lapses || hopeless);
+            }
+        for (std::size_t k = 0; k < plan_.spec.done.size(); ++k)
+            if (!can_open(plan_.spec.done[k], plan_.done_wanted[k], all))
+                wrong(fmt::format("spec.done[{}]", k), why_closed(plan_.spec.done[k], plan_.done_wanted[k]));
+        if (!playable) return;
         std::vector<bool> done(plan_.groups.size(), false);
+        const auto open = [&](std::size_t i, std::size_t k) {
+            return passed[i][k] || can_open(plan_.spec.tasks[i].wait[k], plan_.groups[i].wanted[k], done);
+        };
         for (bool moved = true; moved;) {
             moved = false;
             for (std::size_t i = 0; i < plan_.groups.size(); ++i) {
                 if (done[i] || !ready(i, done)) continue;
-                bool open = true;
-                for (std::size_t k = 0; k < plan_.spec.tasks[i].wait.size(); ++k)
-                    open =
-                        open && (plan_.spec.tasks[i].wait[k].on_timeout == OnTimeout::go_on && plan_.spec.tasks[i].wait[k].deadline
-                                     ? true
-                                     : can_open(plan_.spec.tasks[i].wait[k], plan_.groups[i].wanted[k], done));
-                if (open) done[i] = moved = true;
+                bool opens = true;
+                for (std::size_t k = 0; k < passed[i].size(); ++k) opens = opens && open(i, k);
+                if (opens) done[i] = moved = true;
             }
         }
         for (std::size_t i = 0; i < plan_.groups.size(); ++i) {
             if (done[i] || !ready(i, done)) continue;
-            for (std::size_t k = 0; k < plan_.spec.tasks[i].wait.size(); ++k) {
-                const auto& barrier = plan_.spec.tasks[i].wait[k];
-                if (!can_open(barrier, plan_.groups[i].wanted[k], done))
-                    wrong(at(i, fmt::format("wait[{}]", k)), why_closed(barrier, plan_.groups[i].wanted[k]));
-            }
+            for (std::size_t k = 0; k < passed[i].size(); ++k)
+                if (!open(i, k))
+                    wrong(at(i, fmt::format("wait[{}]", k)), why_closed(plan_.spec.tasks[i].wait[k], plan_.groups[i].wanted[k]));
         }
-        std::fill(done.begin(), done.end(), true);
-        for (std::size_t k = 0; k < plan_.spec.done.size(); ++k)
-            if (!can_open(plan_.spec.done[k], plan_.done_wanted[k], done))
-                wrong(fmt::format("spec.done[{}]", k), why_closed(plan_.spec.done[k], plan_.done_wanted[k]));
     }
 
 private:

@@ -301,8 +301,8 @@ CO_TEST(SqliteStore, DamageIsNoticedAndLeftAlone) {
         }
         for (const auto* name : {"bad", "bad-wal", "bad-shm", "bad.lock"}) std::filesystem::remove(folder / name);
     }
-    EXPECT_GT(refused, 90);
-    EXPECT_LT(harmless, 60);
+    EXPECT_GT(refused, 36);
+    EXPECT_LT(harmless, 24);
 }
 
 CO_TEST(SqliteStore, AHoleInTheRevisionsIsDamage) {

@@ -160,6 +160,7 @@ void Engine::State::begin(const Context& parent, std::shared_ptr<JobRun> run, Sc
     auto self = shared_from_this();
     auto over = [self, run, start, running](std::exception_ptr failure) {
         --self->attempts;
+        if (running->sink) running->sink->on_pending = nullptr; // it holds the run, which holds the attempt
         bool let_go = false;
         if (failure) {
             try {

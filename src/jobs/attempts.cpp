@@ -300,9 +300,61 @@ asio::awaitable<void> Engine::State::flush_output(Context ctx) {
     }
 }
 
-asio::awaitable<void> Engine::State::clean_up(Context ctx, std::shared_ptr<RunningAttempt> running) {
-    auto cleaned = co_await running->executor->clean_up(ctx, running->attempt);
-    if (!cleaned.ok()) log::debug(ctx, "attempt {} is not cleaned up: {}", running->attempt.id, cleaned.error().text());
+void Engine::State::clean(const Context& ctx, std::shared_ptr<JobRun> run, std::uint32_t task,
+                          std::shared_ptr<RunningAttempt> running) {
+    ++run->at_work->cleaning;
+    term->spawn(clean_up(ctx, std::move(run), task, std::move(running)));
+}
+
+asio::awaitable<void> Engine::State::clean_up(Context ctx, std::shared_ptr<JobRun> run, std::uint32_t task,
+                                              std::shared_ptr<RunningAttempt> running) {
+    auto done = co_await running->executor->clean_up(ctx, running->attempt);
+    if (!done.ok()) log::debug(ctx, "attempt {} is not cleaned up: {}", running->attempt.id, done.error().text());
+    auto& live = *run->at_work;
+    auto& row = run->scheduler->replayed(task);
+    if (done.ok() && row.state != TaskState::running && static_cast<int>(row.attempt) == running->attempt.number) {
+        row.uncleaned = false;
+        live.cleaned.push_back(task);
+    }
+    if (--live.cleaning > 0 || !is_over(run->scheduler->head().state)) co_return;
+    live.status_stale = true; // the last of it: the job can be put away
+    report_wake.notify_all();
+}
+
+/// What a server that was killed had no time for: results were kept, and what the attempts left on machines is still there.
+void Engine::State::clean_leftovers(const Context& ctx, const std::shared_ptr<JobRun>& run) {
+    const auto& plan = run->plan;
+    for (std::uint32_t task = 0; task < plan.tasks; ++task) {
+        const auto& row = run->scheduler->row(task);
+        if (!row.uncleaned || row.state == TaskState::running || row.attempt == 0) continue;
+        const auto group = plan.group_of(task);
+        const auto host = plan.host_in(group, task);
+        std::vector<Target> at;
+        const auto add = [&](std::uint32_t one) {
+            if (auto found = target(plan.hosts[one]); found.ok()) at.push_back(**found);
+        };
+        if (host != Plan::none) {
+            add(host);
+        } else {
+            for (const auto one : plan.groups[group].hosts) add(one);
+        }
+        for (const auto phase : {Phase::check, Phase::run, Phase::verify, Phase::undo}) {
+            const auto& body = run_of(plan.spec.tasks[group], phase);
+            auto* executor_of = executors.find(body.executor);
+            if (executor_of == nullptr) continue;
+            for (auto number = row.attempt; number > 0 && number + 2 > row.attempt; --number) { // the last two
+                auto left = std::make_shared<RunningAttempt>();
+                left->executor = executor_of;
+                left->attempt.job = plan.name;
+                left->attempt.task = plan.task_name(task);
+                left->attempt.number = static_cast<int>(number);
+                left->attempt.id = fmt::format("{}-{}-{}{}", run->uid, task, number, name_of(phase)[0]);
+                left->attempt.targets = at;
+                left->attempt.body = body.body;
+                clean(ctx, run, task, std::move(left));
+            }
+        }
+    }
 }
 
 } // namespace orrery::jobs

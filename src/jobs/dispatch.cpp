@@ -146,6 +146,8 @@ Scheduler::Started Scheduler::try_start(std::uint32_t task, Moment now) {
 void Scheduler::begin_phase(std::uint32_t task, Phase phase, Moment now) {
     auto& row = rows_[task];
     row.phase = phase;
+    const auto& of = spec(plan_.group_of(task));
+    row.uncleaned = row.uncleaned || of.run.given(); // a gate leaves nothing anywhere
     set_state(task, TaskState::running, now);
     touch(task);
     starts_.push_back({task, phase, false});

@@ -290,6 +290,7 @@ json::object status_of(const JobRun& run) {
     const auto over = counts.of(TaskState::succeeded) + counts.of(TaskState::failed) + counts.of(TaskState::lost) +
                       counts.of(TaskState::cancelled) + counts.of(TaskState::skipped);
     status["progress"] = fmt::format("{}/{}", over, run.plan.tasks);
+    if (is_over(head.state)) status["cleaned"] = run.at_work->cleaning == 0 && run.at_work->running.empty();
     if (head.paused) status["paused"] = true;
     if (!head.words.empty()) status["words"] = head.words;
     if (head.began != 0) status["began_at"] = to_rfc3339(WallTime(std::chrono::milliseconds(head.began)));
@@ -317,8 +318,9 @@ asio::awaitable<void> Engine::State::report(Context ctx, store::Fence fence) {
         for (auto& run : due) {
             auto& live = *run->at_work;
             const auto head_state = run->scheduler->head().state;
+            const bool clean = live.cleaning == 0 && live.running.empty();
             const bool paused = run->scheduler->head().paused;
-            const bool news = head_state != live.reported || paused != live.reported_paused || !written_at.contains(run->name);
+            const bool news = head_state != live.reported || paused != live.reported_paused;
             live.status_stale = false;
             written_at[run->name] = clock.steady();
             auto written = co_await resources.set_status(ctx, kind("Job"), run->name, status_of(*run), {.fence = &fence});
@@ -338,8 +340,7 @@ asio::awaitable<void> Engine::State::report(Context ctx, store::Fence fence) {
                 if (!recorded.ok() && recorded.error().code == Code::cancelled) co_return;
                 if (before != head_state) log::info(ctx, "job {} is {}", run->name, name_of(head_state));
             }
-            if (is_over(head_state) && run->scheduler->head().state == head_state && run->at_work->running.empty() &&
-                !live.status_stale) {
+            if (is_over(head_state) && run->scheduler->head().state == head_state && clean && !live.status_stale) {
                 run->live = false;
                 run->note_change();
                 runs.erase(run->name);

@@ -47,7 +47,8 @@ void Engine::State::take_in(const Context& ctx, Moment now, Round& round) {
                     : Outcome::failure(ErrorClass::timeout, fmt::format("not over after {}", limit), attempt.outcome.exit_code);
         }
         one.run->scheduler->finished(one.task, attempt.outcome, now);
-        if (attempt.executor != nullptr && attempt.outcome.ended != Outcome::Ended::lost) round.over.push_back(one.attempt);
+        if (attempt.executor != nullptr && attempt.outcome.ended != Outcome::Ended::lost)
+            round.over.push_back({one.run, one.task, one.attempt});
     }
     for (const auto& name : std::exchange(changed_jobs, {})) accept(ctx, name, now);
     for (; !orders.empty(); orders.pop_front()) apply_order(ctx, orders.front(), now, round);
@@ -61,10 +62,10 @@ void Engine::State::accept(const Context& ctx, const std::string& name, Moment n
     auto object = resources.get(kind("Job"), name);
     if (!object.ok()) return;
     const auto state = text_in(object->status, "state");
-    if (state == "succeeded" || state == "failed" || state == "cancelled" || state == "refused") {
-        // Over; but a retry may have been asked for, which needs its rows: they are loaded then.
-        return;
-    }
+    const auto* cleaned = object->status.if_contains("cleaned");
+    const bool put_away = cleaned != nullptr && cleaned->is_bool() && cleaned->get_bool();
+    // Over, and nothing of it is left anywhere; should somebody want to retry it, it is loaded then.
+    if (state == "refused" || (put_away && (state == "succeeded" || state == "failed" || state == "cancelled"))) return;
     auto made = load(*object, true);
     if (!made.ok()) {
         log::warn(ctx, "job {} is refused: {}", name, made.error().text());
@@ -83,6 +84,8 @@ void Engine::State::accept(const Context& ctx, const std::string& name, Moment n
         return;
     }
     runs[name] = *made;
+    clean_leftovers(ctx, *made);
+    report_wake.notify_all();
     log::info(ctx, "job {}: {} tasks on {} machines", name, (*made)->plan.tasks, (*made)->plan.hosts.size());
 }
 
@@ -151,7 +154,8 @@ void Engine::State::collect(const std::shared_ptr<JobRun>& run, Round& round) {
     if (dirty.empty() && !head) return;
     transitions += dirty.size();
     live.status_stale = true;
-    for (auto& [key, value] : live.journal.record(scheduler, dirty, head)) {
+    const auto cleaned = std::exchange(live.cleaned, {});
+    for (auto& [key, value] : live.journal.record(scheduler, dirty, head, cleaned)) {
         const auto size = key.size() + value.size();
         room_in(round.transactions, size).put(key, std::move(value));
     }
@@ -223,7 +227,7 @@ void Engine::State::act(const Context& ctx, Round& round) {
         run->note_change();
     }
     for (auto& [run, which] : round.kills) term->spawn(kill(ctx, run, which));
-    for (auto& attempt : round.over) term->spawn(clean_up(ctx, attempt));
+    for (auto& one : round.over) clean(ctx, one.run, one.task, one.attempt);
 }
 
 } // namespace orrery::jobs

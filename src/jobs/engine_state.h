@@ -33,6 +33,8 @@ struct JobRun::Live {
     Journal journal;
     std::map<std::uint32_t, json::object> prepared; ///< what `with` was bound to, of those about to begin
     std::unordered_map<std::uint32_t, std::shared_ptr<RunningAttempt>> running;
+    std::vector<std::uint32_t> cleaned;                 ///< not in the journal yet
+    std::size_t cleaning = 0;                           ///< under way
     std::vector<Journal::Entry> first_entries;          ///< the placement, until it is stored
     std::vector<std::optional<std::uint64_t>> constant; ///< by group: the digest, where nothing is bound late
     std::vector<std::string> signatures;                ///< by group, for the history
@@ -127,7 +129,12 @@ struct Engine::State : std::enable_shared_from_this<Engine::State> {
         std::vector<store::Transaction> transactions;
         std::vector<std::pair<std::shared_ptr<JobRun>, Scheduler::Start>> starts;
         std::vector<std::pair<std::shared_ptr<JobRun>, Scheduler::Kill>> kills;
-        std::vector<std::shared_ptr<RunningAttempt>> over; ///< whose results are in it
+        struct Over {
+            std::shared_ptr<JobRun> run;
+            std::uint32_t task = 0;
+            std::shared_ptr<RunningAttempt> attempt;
+        };
+        std::vector<Over> over; ///< whose results are in it
         bool empty() const { return transactions.empty() && starts.empty() && kills.empty(); }
     };
     void take_in(const Context& ctx, Moment now, Round& round);
@@ -147,7 +154,10 @@ struct Engine::State : std::enable_shared_from_this<Engine::State> {
     asio::awaitable<void> work(Context ctx, std::shared_ptr<JobRun> run, Scheduler::Start start,
                                std::shared_ptr<RunningAttempt> running);
     asio::awaitable<void> kill(Context ctx, std::shared_ptr<JobRun> run, Scheduler::Kill kill);
-    asio::awaitable<void> clean_up(Context ctx, std::shared_ptr<RunningAttempt> running);
+    void clean_leftovers(const Context& ctx, const std::shared_ptr<JobRun>& run);
+    void clean(const Context& ctx, std::shared_ptr<JobRun> run, std::uint32_t task, std::shared_ptr<RunningAttempt> running);
+    asio::awaitable<void> clean_up(Context ctx, std::shared_ptr<JobRun> run, std::uint32_t task,
+                                   std::shared_ptr<RunningAttempt> running);
 
     // load.cpp
     Result<std::shared_ptr<JobRun>> load(const resource::Object& object, bool live);

@@ -647,6 +647,28 @@ tasks:
     }
 }
 
+TEST(Engine, WhatAttemptsLeaveOnMachinesGoesAlsoWhenTheServerDiedBeforeIt) {
+    for (int steps = 1; steps < 60; steps += 3) {
+        World world;
+        world.start();
+        world.nodes("n", 2);
+        world.submit("j", "tasks: [{name: a, on: n, check: {fake: {}}, run: {fake: {}}}]");
+        world.stop();
+        world.server = std::make_unique<World::Server>(world);
+        for (int i = 0; i < steps; ++i) {
+            world.loop.restart();
+            world.loop.poll_one();
+        }
+        world.stop();
+        world.start();
+        ASSERT_TRUE(world.reaches("j", JobState::succeeded));
+        world.pass(10min);
+        for (const auto& [id, begun] : world.fake.attempts()) EXPECT_TRUE(begun.cleaned) << id << " after " << steps;
+        const auto object = world.server->resources->get(world.server->kind("Job"), "j");
+        EXPECT_TRUE(object->status.at("cleaned").as_bool());
+    }
+}
+
 TEST(Engine, ALostAttemptIsNamedAndANewOneIsTheOperatorsDecision) {
     World world;
     world.start();

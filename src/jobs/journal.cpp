@@ -78,7 +78,8 @@ void put_row(std::string& out, std::uint32_t task, const Row& row) {
     put(out, static_cast<std::uint64_t>(row.waits));
     put(out, static_cast<std::uint64_t>(row.change));
     put(out, static_cast<std::uint64_t>(row.error));
-    put(out, (row.approved ? 1u : 0u) | (row.lapsed ? 2u : 0u) | (row.done_once ? 4u : 0u) | (row.undone ? 8u : 0u));
+    put(out, (row.approved ? 1u : 0u) | (row.lapsed ? 2u : 0u) | (row.done_once ? 4u : 0u) | (row.undone ? 8u : 0u) |
+                 (row.uncleaned ? 16u : 0u));
     put(out, std::uint64_t{row.attempt});
     put(out, std::uint64_t{row.tries});
     put_signed(out, row.exit_code);
@@ -113,6 +114,7 @@ void read_row(Bytes& in, Row& row) {
     row.lapsed = (flags & 2) != 0;
     row.done_once = (flags & 4) != 0;
     row.undone = (flags & 8) != 0;
+    row.uncleaned = (flags & 16) != 0;
     row.attempt = in.choice<std::uint32_t>(std::uint64_t{1} << 32);
     row.tries = in.choice<std::uint16_t>(0x10000);
     row.exit_code = static_cast<std::int32_t>(in.signed_number());
@@ -183,12 +185,17 @@ void Journal::add_row(const Scheduler& scheduler, std::uint32_t task, std::strin
     rows_at_[task] = next_;
 }
 
-std::vector<Journal::Entry> Journal::record(Scheduler& scheduler, const std::vector<std::uint32_t>& dirty, bool head) {
+std::vector<Journal::Entry> Journal::record(Scheduler& scheduler, const std::vector<std::uint32_t>& dirty, bool head,
+                                            const std::vector<std::uint32_t>& cleaned) {
     std::vector<Entry> out;
     std::string body = "1";
     if (head) {
         put_head(body, scheduler.head());
         head_at_ = next_;
+    }
+    for (const auto task : cleaned) {
+        body += 'c';
+        put(body, task);
     }
     for (const auto task : dirty) {
         if (body.size() > record_size) {
@@ -226,11 +233,13 @@ Result<Unit> Journal::replay(Scheduler& scheduler, std::string_view key, std::st
         if (type == 'h') {
             read_head(in, scheduler.replayed_head());
             head_at_ = number;
-        } else if (type == 'r' || type == 'i' || type == 'v') {
+        } else if (type == 'r' || type == 'i' || type == 'v' || type == 'c') {
             const auto task = in.choice<std::uint32_t>(rows_at_.size());
             if (in.bad()) return damaged;
             auto& row = scheduler.replayed(task);
-            if (type == 'r') {
+            if (type == 'c') {
+                row.uncleaned = false;
+            } else if (type == 'r') {
                 read_row(in, row);
                 rows_at_[task] = number;
             } else {

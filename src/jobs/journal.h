@@ -26,7 +26,9 @@ public:
     /// Key and value.
     using Entry = std::pair<std::string, std::string>;
     /// Records of one round, each well below the store's limit for a value.
-    std::vector<Entry> record(Scheduler& scheduler, const std::vector<std::uint32_t>& dirty, bool head);
+    /// `cleaned`: tasks whose machines are rid of their attempts.
+    std::vector<Entry> record(Scheduler& scheduler, const std::vector<std::uint32_t>& dirty, bool head,
+                              const std::vector<std::uint32_t>& cleaned = {});
     /// Takes a stored record in: sets rows and head of `scheduler`. `internal` where it cannot be read.
     Result<Unit> replay(Scheduler& scheduler, std::string_view key, std::string_view value);
 

@@ -195,6 +195,7 @@ resource::Kind job_kind(const Executors& executors, const Membership& membership
         .status(any("tasks", "How many are in which state."))
         .status(text("progress", "Tasks that are over, of all."))
         .status(boolean("paused", "By an operator."))
+        .status(boolean("cleaned", "It is over, and nothing of its attempts is left on machines that could be reached."))
         .status(text("words", "Why it is so."))
         .status(any("problems", "Why it was refused."))
         .status(time("began_at", "When."))

@@ -71,6 +71,7 @@ struct Row {
     bool lapsed = false;    ///< its barriers' deadline passed, and it may go on without
     bool done_once = false; ///< has succeeded before: those after it need not wait for a re-run
     bool undone = false;
+    bool uncleaned = false;    ///< what its last attempt left on its machine may still be there
     bool dirty = false;        ///< not in the journal as it stands (not recorded itself)
     std::uint32_t attempt = 0; ///< how many there were, in all its runs
     std::uint16_t tries = 0;   ///< of this run: since it last succeeded or was asked for

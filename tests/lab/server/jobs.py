@@ -64,7 +64,7 @@ echo ends
 
     refused = cli("job", "submit", "-f", "-", stdin=WRONG)
     equal("a wrong job is refused: 7", refused.status, 7)
-    contains("with all that is wrong with it", refused.err, "waits for itself: a → b → a", "no node has role=nowhere", "nothing in the plan provides nobody")
+    contains("with all that is wrong with it", refused.err, "waits for itself: a → b → a", "no node has role=nowhere", "is not one of those this server allows", "nothing in the plan provides nobody")
 
     out = cli.ok("job", "submit", "-f", "-", stdin=GATES)
     digest = out.split("plan ")[1].strip()
@@ -103,6 +103,8 @@ echo ends
     history = json.loads(cli.ok("job", "plan", "-f", "-", "-o", "json", stdin=text))
     check("from their history", history["simulation"]["makespan_ms"] < 8000 and not history["never_ran"], str(history["simulation"]["makespan_ms"]))
 
+    api = server.api()
+    wait_until("what attempts left is gone", lambda: all(job["status"].get("cleaned") for job in api.get("/v1/jobs")["items"]), 10)
     for folder, _, files in os.walk(server.folder):
         for file in files:
             with open(os.path.join(folder, file), "rb") as data:

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -91,6 +92,14 @@ bool is_good_id(std::string_view id) {
            std::all_of(id.begin(), id.end(), [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; });
 }
 
+using Sink = std::function<void(int stream, std::string_view piece)>;
+
+/// The call comes on the transport's thread, what it returns runs on the loop: so the sink is called in here and not before.
+Task<Unit> deliver(std::shared_ptr<const Sink> sink, int stream, std::string piece) {
+    (*sink)(stream, piece);
+    co_return Unit{};
+}
+
 } // namespace
 
 Task<net::SshResult> SshRunner::run(Context ctx, resource::Node node, HostCommand command) {
@@ -103,9 +112,8 @@ Task<net::SshResult> SshRunner::run(Context ctx, resource::Node node, HostComman
     out.max_output = command.max_output;
     out.begun = std::move(command.begun);
     if (command.on_output) {
-        out.on_output = [sink = std::move(command.on_output)](int stream, std::string piece) -> Task<Unit> {
-            sink(stream, piece);
-            return []() -> Task<Unit> { co_return Unit{}; }();
+        out.on_output = [sink = std::make_shared<const Sink>(std::move(command.on_output))](int stream, std::string piece) {
+            return deliver(sink, stream, std::move(piece));
         };
     }
     co_return co_await ssh_.run(ctx, std::move(target), std::move(out));

@@ -1,6 +1,7 @@
 #include "resource/openapi.h"
 
 #include "api/state.h"
+#include "core/markup.h"
 
 #include <fmt/format.h>
 
@@ -72,23 +73,6 @@ json::object problem_schema() {
                  {"request_id", text}}}};
 }
 
-std::string escaped(std::string_view text) {
-    std::string out;
-    for (const char c : text) {
-        if (c == '<')
-            out += "&lt;";
-        else if (c == '>')
-            out += "&gt;";
-        else if (c == '&')
-            out += "&amp;";
-        else if (c == '"')
-            out += "&quot;";
-        else
-            out += c;
-    }
-    return out;
-}
-
 constexpr std::string_view page_head =
     R"(<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>orrery API</title><style>
@@ -108,8 +92,8 @@ void append_fields(const resource::Field& object, const std::string& path, std::
         if (field.is_secret()) notes += "sealed, write-only ";
         if (field.is_immutable()) notes += "cannot change ";
         if (!field.reference().empty()) notes += "names a " + field.reference() + " ";
-        out += fmt::format("<tr><td><code>{}</code></td><td>{}</td><td class=dim>{}</td></tr>", escaped(full), escaped(field.doc()),
-                           escaped(notes));
+        out += fmt::format("<tr><td><code>{}</code></td><td>{}</td><td class=dim>{}</td></tr>", escape_markup(full),
+                           escape_markup(field.doc()), escape_markup(notes));
         if (field.type() == resource::Type::object) append_fields(field, full, out);
     }
 }
@@ -143,7 +127,8 @@ json::object openapi_document(const Router& router, const resource::Registry& re
 
 std::string api_page(const Router& router, const resource::Registry& registry, std::string_view version) {
     std::string out(page_head);
-    out += fmt::format("<h1>orrery API</h1><p class=dim>version {} · <a href=/openapi.json>openapi.json</a></p>", escaped(version));
+    out += fmt::format("<h1>orrery API</h1><p class=dim>version {} · <a href=/openapi.json>openapi.json</a></p>",
+                       escape_markup(version));
     out += "<p>Every resource is <code>{kind, name, labels, spec, status, revision}</code>. Send <code>Authorization: Bearer "
            "…</code>; "
            "<code>orrery login</code> or <code>POST /v1/login</code> gives a token. Errors are "
@@ -154,21 +139,21 @@ std::string api_page(const Router& router, const resource::Registry& registry, s
     std::set<std::string> seen;
     for (const auto& route : router.routes())
         if (seen.insert(route->group).second) groups.push_back(route->group);
-    for (const auto& group : groups) out += fmt::format("<a href=\"#{0}\">{0}</a> ", escaped(group));
+    for (const auto& group : groups) out += fmt::format("<a href=\"#{0}\">{0}</a> ", escape_markup(group));
     out += "</nav>";
     for (const auto& group : groups) {
-        out += fmt::format("<h2 id=\"{0}\">{0}</h2>", escaped(group));
+        out += fmt::format("<h2 id=\"{0}\">{0}</h2>", escape_markup(group));
         const auto* kind = registry.find(group);
-        if (kind != nullptr) out += fmt::format("<p>{}</p>", escaped(kind->doc()));
+        if (kind != nullptr) out += fmt::format("<p>{}</p>", escape_markup(kind->doc()));
         for (const auto& route : router.routes()) {
             if (route->group != group) continue;
             out += fmt::format("<details><summary><span class=m>{}</span> <code>{}</code> · {}</summary><table>", route->method,
-                               escaped(route->pattern), escaped(route->summary));
+                               escape_markup(route->pattern), escape_markup(route->summary));
             out += fmt::format("<tr><td>who</td><td>{}</td></tr>",
                                route->role == Role::nobody ? "anyone" : fmt::format("{} and above", name_of(route->role)));
             for (const auto& parameter : route->query)
-                out +=
-                    fmt::format("<tr><td><code>?{}</code></td><td>{}</td></tr>", escaped(parameter.name), escaped(parameter.doc));
+                out += fmt::format("<tr><td><code>?{}</code></td><td>{}</td></tr>", escape_markup(parameter.name),
+                                   escape_markup(parameter.doc));
             out += "</table></details>";
         }
         if (kind == nullptr) continue;
@@ -177,7 +162,7 @@ std::string api_page(const Router& router, const resource::Registry& registry, s
         append_fields(kind->status(), "status", out);
         out += "</table></details>";
         if (!kind->example().empty())
-            out += fmt::format("<details><summary>example</summary><pre>{}</pre></details>", escaped(kind->example()));
+            out += fmt::format("<details><summary>example</summary><pre>{}</pre></details>", escape_markup(kind->example()));
     }
     return out + "</body></html>";
 }

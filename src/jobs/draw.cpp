@@ -1,3 +1,4 @@
+#include "core/markup.h"
 #include "jobs/view.h"
 
 #include <fmt/format.h>
@@ -55,23 +56,6 @@ std::vector<DrawnNode> drawn(const Plan& plan, const JobRun* run) {
             node.detail += fmt::format("{}waits: {}", node.detail.empty() ? "" : " · ", barrier.text());
     }
     return nodes;
-}
-
-std::string escaped_xml(std::string_view text) {
-    std::string out;
-    for (const char c : text) {
-        if (c == '<')
-            out += "&lt;";
-        else if (c == '>')
-            out += "&gt;";
-        else if (c == '&')
-            out += "&amp;";
-        else if (c == '"')
-            out += "&quot;";
-        else
-            out += c;
-    }
-    return out;
 }
 
 std::string escaped_dot(std::string_view text) {
@@ -134,7 +118,7 @@ std::string graph_svg(const Plan& plan, const JobRun* run) {
                     "<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" "
                     "orient=\"auto\"><path d=\"M0 0 8 4 0 8z\" fill=\"#667\"/></marker></defs>\n",
                     2 * margin + static_cast<int>(columns) * (width + gap_x) - gap_x,
-                    2 * margin + static_cast<int>(places) * (height + gap_y) - gap_y, escaped_xml(plan.name));
+                    2 * margin + static_cast<int>(places) * (height + gap_y) - gap_y, escape_markup(plan.name));
     const auto line = [&](std::uint32_t from, std::uint32_t to, bool dashed) {
         const int x1 = x_of(nodes[from]) + width, y1 = y_of(nodes[from]) + height / 2;
         const int x2 = x_of(nodes[to]), y2 = y_of(nodes[to]) + height / 2;
@@ -150,11 +134,11 @@ std::string graph_svg(const Plan& plan, const JobRun* run) {
         out += fmt::format(
             "<g><title>{}</title><rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"6\" fill=\"{}\" stroke=\"#556\"/>"
             "<text x=\"{}\" y=\"{}\" font-weight=\"bold\">{}</text>",
-            escaped_xml(node.title + (node.detail.empty() ? "" : ": " + node.detail)), x, y, width, height, node.colour, x + 10,
-            y + 19, escaped_xml(shortened(node.title, 28)));
+            escape_markup(node.title + (node.detail.empty() ? "" : ": " + node.detail)), x, y, width, height, node.colour, x + 10,
+            y + 19, escape_markup(shortened(node.title, 28)));
         if (!node.detail.empty())
             out += fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"11\" fill=\"#445\">{}</text>", x + 10, y + 36,
-                               escaped_xml(shortened(node.detail, 36)));
+                               escape_markup(shortened(node.detail, 36)));
         out += "</g>\n";
     }
     return out + "</svg>\n";

@@ -117,24 +117,21 @@ public:
         CO_TRY(auto prepared, co_await prepare(ctx, attempt, folder, Mode::real));
         Reading reading(output, attempt.targets.size());
         auto work = script_work(run_and_tidy, std::move(prepared.argv), std::move(prepared.environment));
-        auto ended = co_await local_.start(ctx, {}, false, attempt.id, std::move(work), reading.out, patience(attempt));
+        auto ended = co_await local_.start(ctx, {}, false, attempt.id, std::move(work), reading.out,
+                                           patience_of(attempt, options_.patience));
         co_return reading.conclude(ended);
     }
 
     Task<jobs::Reattached> reattach(Context ctx, Attempt attempt, jobs::Offsets kept, jobs::Output& output) override {
-        using What = jobs::Reattached::What;
         Reading reading(output, attempt.targets.size());
         reading.out.at.err = kept.err; // the events are read from the beginning: what they amount to is known only from all of them
-        auto ended = co_await local_.attach(ctx, {}, false, attempt.id, reading.out, patience(attempt));
-        if (!ended.ok() && ended.error().code == Code::cancelled) co_return ended.error();
-        if (!ended.ok())
-            co_return jobs::Reattached{What::unknown, {}, fmt::format("it could not be looked for: {}", ended.error().message)};
-        if (ended->what == RemoteEnd::What::never) co_return jobs::Reattached{What::never_began, {}, {}};
-        if (ended->what == RemoteEnd::What::lost) {
+        auto ended = co_await local_.attach(ctx, {}, false, attempt.id, reading.out, patience_of(attempt, options_.patience));
+        if (ended.ok() && ended->what == RemoteEnd::What::lost) {
             co_await forget(folder_of(attempt.id));
-            co_return jobs::Reattached{What::unknown, {}, "ansible-playbook was killed, or its machine restarted, while it ran"};
+            ended->words = "ansible-playbook was killed, or its machine restarted, while it ran";
         }
-        co_return jobs::Reattached{What::ended, reading.conclude(ended), {}};
+        if (auto told = without_result(ended)) co_return std::move(*told);
+        co_return jobs::Reattached{jobs::Reattached::What::ended, reading.conclude(ended), {}};
     }
 
     Task<Unit> cancel(Context ctx, Attempt attempt) override {
@@ -217,10 +214,6 @@ private:
     };
 
     std::filesystem::path folder_of(const std::string& id) const { return options_.runs / "private" / id; }
-    Duration patience(const Attempt& attempt) const {
-        return attempt.timeout > Duration::zero() ? attempt.timeout : options_.patience;
-    }
-
     asio::awaitable<void> forget(std::filesystem::path folder) {
         std::ignore = co_await blocking(pool_, [folder]() -> Result<Unit> {
             std::error_code ignored;

@@ -78,22 +78,18 @@ public:
         if (body.contains("input")) input = local_text(body, "input");
         Reading reading(output);
         auto ended = co_await local_.start(ctx, {}, false, attempt.id, command_work(argv, environment, input, "/"), reading.out,
-                                           patience(attempt));
+                                           patience_of(attempt, options_.patience));
         co_return conclude(ended, reading, attempt);
     }
 
     Task<jobs::Reattached> reattach(Context ctx, Attempt attempt, jobs::Offsets kept, jobs::Output& output) override {
-        using What = jobs::Reattached::What;
         Reading reading(output);
         reading.out.at = kept;
-        auto ended = co_await local_.attach(ctx, {}, false, attempt.id, reading.out, patience(attempt));
-        if (!ended.ok() && ended.error().code == Code::cancelled) co_return ended.error();
-        if (!ended.ok())
-            co_return jobs::Reattached{What::unknown, {}, fmt::format("it could not be looked for: {}", ended.error().message)};
-        if (ended->what == RemoteEnd::What::never) co_return jobs::Reattached{What::never_began, {}, {}};
-        if (ended->what == RemoteEnd::What::lost)
-            co_return jobs::Reattached{What::unknown, {}, "the program was killed, or the machine restarted, while it ran"};
-        co_return jobs::Reattached{What::ended, conclude(ended, reading, attempt), {}};
+        auto ended = co_await local_.attach(ctx, {}, false, attempt.id, reading.out, patience_of(attempt, options_.patience));
+        if (ended.ok() && ended->what == RemoteEnd::What::lost)
+            ended->words = "the program was killed, or the machine restarted, while it ran";
+        if (auto told = without_result(ended)) co_return std::move(*told);
+        co_return jobs::Reattached{jobs::Reattached::What::ended, conclude(ended, reading, attempt), {}};
     }
 
     Task<Unit> cancel(Context ctx, Attempt attempt) override { co_return co_await local_.cancel(ctx, {}, false, attempt.id); }
@@ -129,10 +125,6 @@ private:
         const auto near = nearest(program, names.data(), names.data() + names.size());
         return near.empty() ? fmt::format("is not one of those this server allows: {}", fmt::join(names, ", "))
                             : fmt::format("is not allowed; did you mean \"{}\"?", near);
-    }
-
-    Duration patience(const Attempt& attempt) const {
-        return attempt.timeout > Duration::zero() ? attempt.timeout : options_.patience;
     }
 
     static Outcome conclude(const Result<RemoteEnd>& ended, const Reading& reading, const Attempt& attempt) {

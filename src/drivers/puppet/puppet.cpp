@@ -178,40 +178,36 @@ public:
     }
 
     Task<Outcome> start(Context ctx, Attempt attempt, jobs::Output& output) override {
-        CO_TRY(const auto node, node_of(attempt));
+        CO_TRY(const auto node, only_node_of(attempt, name()));
         CO_TRY(auto work, co_await work_of(attempt, node, {}));
         Reading reading(output, attempt);
-        auto ended =
-            co_await remote_.start(ctx, node, sudo_of(attempt, node), attempt.id, std::move(work), reading.out, patience(attempt));
+        auto ended = co_await remote_.start(ctx, node, sudo_of(attempt, node), attempt.id, std::move(work), reading.out,
+                                            patience_of(attempt, options_.patience));
         co_return co_await conclude(std::move(ended), reading, node, output);
     }
 
     Task<jobs::Reattached> reattach(Context ctx, Attempt attempt, jobs::Offsets kept, jobs::Output& output) override {
-        using What = jobs::Reattached::What;
-        CO_TRY(const auto node, node_of(attempt));
+        CO_TRY(const auto node, only_node_of(attempt, name()));
         Reading reading(output, attempt); // from the beginning, for the report's sake; what is kept already is not kept twice
         reading.out.at.err = kept.err;
-        auto ended = co_await remote_.attach(ctx, node, sudo_of(attempt, node), attempt.id, reading.out, patience(attempt));
-        if (!ended.ok() && ended.error().code == Code::cancelled) co_return ended.error();
-        if (!ended.ok())
-            co_return jobs::Reattached{What::unknown, {}, fmt::format("it could not be looked for: {}", ended.error().message)};
-        if (ended->what == RemoteEnd::What::never) co_return jobs::Reattached{What::never_began, {}, {}};
-        if (ended->what == RemoteEnd::What::lost) co_return jobs::Reattached{What::unknown, {}, ended->words};
+        auto ended = co_await remote_.attach(ctx, node, sudo_of(attempt, node), attempt.id, reading.out,
+                                             patience_of(attempt, options_.patience));
+        if (auto told = without_result(ended)) co_return std::move(*told);
         CO_TRY(auto outcome, co_await conclude(std::move(ended), reading, node, output));
-        co_return jobs::Reattached{What::ended, std::move(outcome), {}};
+        co_return jobs::Reattached{jobs::Reattached::What::ended, std::move(outcome), {}};
     }
 
     Task<Unit> cancel(Context ctx, Attempt attempt) override {
-        CO_TRY(const auto node, node_of(attempt));
+        CO_TRY(const auto node, only_node_of(attempt, name()));
         co_return co_await remote_.cancel(ctx, node, sudo_of(attempt, node), attempt.id);
     }
     Task<Unit> clean_up(Context ctx, Attempt attempt) override {
-        CO_TRY(const auto node, node_of(attempt));
+        CO_TRY(const auto node, only_node_of(attempt, name()));
         co_return co_await remote_.clean_up(ctx, node, sudo_of(attempt, node), attempt.id);
     }
 
     Task<Preview> plan(Context ctx, Attempt attempt) override {
-        CO_TRY(const auto node, node_of(attempt));
+        CO_TRY(const auto node, only_node_of(attempt, name()));
         CO_TRY(auto work, co_await work_of(attempt, node, {"--noop"}));
         auto ran =
             co_await remote_.run(ctx, node, sudo_of(attempt, node), {"sh", "-c", work.runner, "orrery", ""}, *work.input, 8 << 20);
@@ -275,22 +271,6 @@ private:
                 found = line.substr(7).substr(0, 500);
         }
         return found;
-    }
-
-    static Result<resource::Node> node_of(const Attempt& attempt) {
-        if (attempt.targets.size() != 1)
-            return Error{Code::invalid,
-                         fmt::format("a puppet task works on one machine at a time, and this has {}", attempt.targets.size()),
-                         "leave out `together`"};
-        return attempt.targets.front().node;
-    }
-    static bool sudo_of(const Attempt& attempt, const resource::Node& node) {
-        const auto* body = attempt.body.if_object();
-        const auto* said = body != nullptr ? body->if_contains("sudo") : nullptr;
-        return said != nullptr && said->is_bool() ? said->get_bool() : node.ssh_sudo;
-    }
-    Duration patience(const Attempt& attempt) const {
-        return attempt.timeout > Duration::zero() ? attempt.timeout : options_.patience;
     }
 
     Task<RemoteWork> work_of(const Attempt& attempt, const resource::Node& node, std::vector<std::string> more) {

@@ -29,6 +29,34 @@ jobs::Outcome outcome_of(const Error& error) {
     return Outcome::failure(kind, error.remedy.empty() ? error.message : fmt::format("{} ({})", error.message, error.remedy));
 }
 
+std::optional<Result<jobs::Reattached>> without_result(const Result<RemoteEnd>& found) {
+    using What = jobs::Reattached::What;
+    if (!found.ok() && found.error().code == Code::cancelled) return found.error();
+    if (!found.ok())
+        return jobs::Reattached{What::unknown, {}, fmt::format("it could not be looked for: {}", found.error().message)};
+    if (found->what == RemoteEnd::What::never) return jobs::Reattached{What::never_began, {}, {}};
+    if (found->what == RemoteEnd::What::lost) return jobs::Reattached{What::unknown, {}, found->words};
+    return std::nullopt;
+}
+
+Result<resource::Node> only_node_of(const jobs::Attempt& attempt, std::string_view executor) {
+    if (attempt.targets.size() != 1)
+        return Error{Code::invalid,
+                     fmt::format("{} tasks work on one machine at a time, and this has {}", executor, attempt.targets.size()),
+                     "leave out `together`"};
+    return attempt.targets.front().node;
+}
+
+bool sudo_of(const jobs::Attempt& attempt, const resource::Node& node) {
+    const auto* body = attempt.body.if_object();
+    const auto* said = body != nullptr ? body->if_contains("sudo") : nullptr;
+    return said != nullptr && said->is_bool() ? said->get_bool() : node.ssh_sudo;
+}
+
+Duration patience_of(const jobs::Attempt& attempt, Duration otherwise) {
+    return attempt.timeout > Duration::zero() ? attempt.timeout : otherwise;
+}
+
 jobs::Outcome outcome_of(const RemoteEnd& end, std::string_view last_error, const std::function<bool(int)>& succeeded) {
     switch (end.what) {
     case RemoteEnd::What::never:
@@ -175,43 +203,39 @@ public:
     Result<Unit> check(const json::value& body) const override { return check_ssh_body(body); }
 
     Task<Outcome> start(Context ctx, Attempt attempt, jobs::Output& output) override {
-        CO_TRY(const auto node, node_of(attempt));
+        CO_TRY(const auto node, only_node_of(attempt, name()));
         CO_TRY(const auto body, co_await read(attempt));
         Remembering remembering(output);
         Blocks blocks{node.name, body.blocks.size()};
         auto out = output_to(remembering, blocks, {});
-        auto ended =
-            co_await remote_.start(ctx, node, sudo_of(attempt, node), attempt.id, work_of(body, attempt), out, patience(attempt));
+        auto ended = co_await remote_.start(ctx, node, sudo_of(attempt, node), attempt.id, work_of(body, attempt), out,
+                                            patience_of(attempt, options_.patience));
         co_return conclude(ended, remembering, blocks, attempt);
     }
 
     Task<jobs::Reattached> reattach(Context ctx, Attempt attempt, jobs::Offsets kept, jobs::Output& output) override {
-        using What = jobs::Reattached::What;
-        CO_TRY(const auto node, node_of(attempt));
+        CO_TRY(const auto node, only_node_of(attempt, name()));
         Remembering remembering(output);
         Blocks blocks{node.name, 0};
         auto out = output_to(remembering, blocks, kept);
-        auto ended = co_await remote_.attach(ctx, node, sudo_of(attempt, node), attempt.id, out, patience(attempt));
-        if (!ended.ok() && ended.error().code == Code::cancelled) co_return ended.error();
-        if (!ended.ok())
-            co_return jobs::Reattached{What::unknown, {}, fmt::format("it could not be looked for: {}", ended.error().message)};
-        if (ended->what == RemoteEnd::What::never) co_return jobs::Reattached{What::never_began, {}, {}};
-        if (ended->what == RemoteEnd::What::lost) co_return jobs::Reattached{What::unknown, {}, ended->words};
-        co_return jobs::Reattached{What::ended, conclude(ended, remembering, blocks, attempt), {}};
+        auto ended =
+            co_await remote_.attach(ctx, node, sudo_of(attempt, node), attempt.id, out, patience_of(attempt, options_.patience));
+        if (auto told = without_result(ended)) co_return std::move(*told);
+        co_return jobs::Reattached{jobs::Reattached::What::ended, conclude(ended, remembering, blocks, attempt), {}};
     }
 
     Task<Unit> cancel(Context ctx, Attempt attempt) override {
-        CO_TRY(const auto node, node_of(attempt));
+        CO_TRY(const auto node, only_node_of(attempt, name()));
         co_return co_await remote_.cancel(ctx, node, sudo_of(attempt, node), attempt.id);
     }
 
     Task<Unit> clean_up(Context ctx, Attempt attempt) override {
-        CO_TRY(const auto node, node_of(attempt));
+        CO_TRY(const auto node, only_node_of(attempt, name()));
         co_return co_await remote_.clean_up(ctx, node, sudo_of(attempt, node), attempt.id);
     }
 
     Task<Preview> plan(Context ctx, Attempt attempt) override {
-        CO_TRY(const auto node, node_of(attempt));
+        CO_TRY(const auto node, only_node_of(attempt, name()));
         CO_TRY(const auto body, co_await read(attempt));
         if (body.what == SshBody::What::push) co_return co_await plan_push(ctx, node, attempt, body);
         if (body.what != SshBody::What::blocks)
@@ -231,24 +255,6 @@ private:
         std::size_t changed = 0;
         std::string failed; // the label and words of the one that failed
     };
-
-    static Result<resource::Node> node_of(const Attempt& attempt) {
-        if (attempt.targets.size() != 1)
-            return Error{Code::invalid,
-                         fmt::format("an ssh task works on one machine at a time, and this has {}", attempt.targets.size()),
-                         "leave out `together`"};
-        return attempt.targets.front().node;
-    }
-
-    static bool sudo_of(const Attempt& attempt, const resource::Node& node) {
-        const auto* body = attempt.body.if_object();
-        const auto* said = body != nullptr ? body->if_contains("sudo") : nullptr;
-        return said != nullptr && said->is_bool() ? said->get_bool() : node.ssh_sudo;
-    }
-
-    Duration patience(const Attempt& attempt) const {
-        return attempt.timeout > Duration::zero() ? attempt.timeout : options_.patience;
-    }
 
     Task<SshBody> read(const Attempt& attempt) {
         auto bound = jobs::json_with_secrets(attempt.body, attempt.secrets);

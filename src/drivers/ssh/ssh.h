@@ -21,5 +21,14 @@ std::unique_ptr<jobs::Executor> ssh_executor(RemoteAttempts& remote, Pool& pool,
 jobs::Outcome outcome_of(const RemoteEnd& end, std::string_view last_error, const std::function<bool(int)>& succeeded);
 /// An Error that came before anything was begun, in the engine's words.
 jobs::Outcome outcome_of(const Error& error);
+/// What to tell the engine of an attempt that was looked for and has no result; nothing where it has one.
+std::optional<Result<jobs::Reattached>> without_result(const Result<RemoteEnd>& found);
+
+/// The one machine of an attempt; `executor` is for the words where there are several.
+Result<resource::Node> only_node_of(const jobs::Attempt& attempt, std::string_view executor);
+/// What its body says of sudo, else what the node says.
+bool sudo_of(const jobs::Attempt& attempt, const resource::Node& node);
+/// How long a host that cannot be reached is tried again.
+Duration patience_of(const jobs::Attempt& attempt, Duration otherwise);
 
 } // namespace orrery::drivers

@@ -1,0 +1,91 @@
+#include "jobs/engine.h"
+#include "jobs/engine_testing.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace orrery::jobs {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using testing::World;
+
+TEST(Rolling, ZeroIsNeverAPauseIsItsOwnFieldAndRolesWaitForRoles) {
+    World world;
+    world.start();
+    world.nodes("controller", 3);
+    world.nodes("compute", 4);
+    world.nodes("never", 2);
+    ASSERT_TRUE(world.apply("RollingRule", "default", "{limit: 2}").ok());
+    ASSERT_TRUE(world.apply("RollingRule", "never", "{limit: 0}").ok());
+    ASSERT_TRUE(world.apply("RollingRule", "compute", "{limit: 3, after: [controller]}").ok());
+    std::map<std::string, std::size_t> most;
+    world.fake.script = [&](const Attempt&) {
+        std::map<std::string, std::set<std::string>> now;
+        for (const auto& [id, begun] : world.fake.attempts())
+            if (world.clock.steady() < begun.until)
+                now[begun.attempt.targets[0].labels.at("role")].insert(begun.attempt.targets[0].node.name);
+        for (const auto& [role, hosts] : now) most[role] = std::max(most[role], hosts.size());
+        return FakeExecutor::Script{.takes = 10s};
+    };
+    world.submit("up", R"(
+tasks:
+  - {name: upgrade, on: {labels: role}, run: {fake: {}}, rolling: check}
+  - {name: check, on: {labels: role}, after: upgrade, same_host: true, run: {fake: {}}}
+)");
+    world.pass(10min);
+    EXPECT_EQ(world.state("up"), JobState::running);
+    for (const auto* task : {"check@controller-3", "check@compute-4"})
+        EXPECT_EQ(world.row("up", task).state, TaskState::succeeded) << task;
+    for (const auto* task : {"upgrade@never-1", "upgrade@never-2"}) EXPECT_EQ(world.row("up", task).state, TaskState::ready);
+    const auto run = world.job("up");
+    EXPECT_EQ(run->scheduler->why_not_begun(*run->plan.find("upgrade@never-1")), "role never is never changed: its limit is 0");
+    const auto& order = world.fake.order();
+    const auto last_controller = std::find(order.rbegin(), order.rend(), "check@controller-3").base() - order.begin();
+    const auto first_compute = std::find(order.begin(), order.end(), "upgrade@compute-1") - order.begin();
+    EXPECT_GT(first_compute, last_controller - 1);
+    EXPECT_LE(most["controller"], 2u);
+    EXPECT_LE(most["compute"], 3u);
+    // The limit is raised, with a pause that the raise does not clear.
+    auto changed = world.wait(
+        world.server->resources->patch(Context::background(), world.server->kind("RollingRule"), "never",
+                                       json::value{{"spec", {{"limit", 5}, {"paused", true}, {"reason", "audit"}}}}, {}));
+    ASSERT_TRUE(changed.ok());
+    world.pass(1min);
+    EXPECT_EQ(world.row("up", "upgrade@never-1").state, TaskState::ready);
+    EXPECT_EQ(world.job("up")->scheduler->why_not_begun(*run->plan.find("upgrade@never-1")),
+              "changes to role never are paused: audit");
+    changed = world.wait(world.server->resources->patch(Context::background(), world.server->kind("RollingRule"), "never",
+                                                        json::value{{"spec", {{"paused", false}}}}, {}));
+    ASSERT_TRUE(world.reaches("up", JobState::succeeded));
+}
+
+TEST(Rolling, AFailedMachineKeepsItsPlaceAlsoOverARestart) {
+    World world;
+    world.start();
+    world.nodes("n", 5);
+    ASSERT_TRUE(world.apply("RollingRule", "n", "{limit: 1}").ok());
+    world.fake.script = [](const Attempt& attempt) {
+        FakeExecutor::Script script{.takes = 1s};
+        if (attempt.task == "up@n-2") script.outcome = Outcome::failure(ErrorClass::failed, "no", 1);
+        return script;
+    };
+    world.submit("j", "tasks: [{name: up, on: n, run: {fake: {}}, rolling: true}]");
+    world.pass(1min);
+    world.stop();
+    world.start();
+    world.pass(1min);
+    EXPECT_THAT(world.fake.order(), ElementsAre("up@n-1", "up@n-2"));
+    // Two jobs share the limit.
+    world.submit("k", "tasks: [{name: up, on: [n-5], run: {fake: {}}, rolling: true}]");
+    world.pass(1min);
+    EXPECT_EQ(world.row("k", "up@n-5").state, TaskState::ready);
+    world.fake.script = {};
+    ASSERT_TRUE(world.order("j", {.what = Order::What::retry, .task = "up@n-2"}).ok());
+    ASSERT_TRUE(world.reaches("j", JobState::succeeded));
+    ASSERT_TRUE(world.reaches("k", JobState::succeeded));
+}
+
+} // namespace
+} // namespace orrery::jobs

@@ -1,0 +1,69 @@
+#pragma once
+
+#include "dns/name.h"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace orrery::dns {
+
+/// One of the things a dynamic name may answer with: the addresses of one member, of either family or both.
+struct Candidate {
+    std::optional<std::array<std::uint8_t, 4>> v4;
+    std::optional<std::array<std::uint8_t, 16>> v6;
+    std::uint32_t weight = 1;   ///< 0: chosen only where all others are 0 too
+    std::uint64_t identity = 0; ///< the same for the same member on every server and after every restart: sticky clients stay
+    std::uint32_t domain = 0;   ///< failure domain; picks of several spread over these first. 0: of its own
+};
+
+enum class Picking {
+    all,    ///< every candidate, in order
+    rotate, ///< every candidate, each answer begins at the next
+    one,    ///< one, with probability weight / sum
+    many,   ///< each with probability weight / greatest weight, so that the heaviest are always there
+    subset, ///< `most` at random, equal chances, spread over domains
+    sticky, ///< `most` by weighted rendezvous of the client's prefix: only a lost member's clients move
+};
+
+/// What a name answers a class of clients with. Whoever makes it has decided everything but the draw.
+struct Choice {
+    Picking picking = Picking::all;
+    std::vector<Candidate> candidates;
+    std::uint32_t ttl = 30;
+    std::size_t most = 0;      ///< at most so many answers; 0: no limit
+    std::optional<Name> alias; ///< a CNAME in place of addresses; candidates are empty then
+    enum class Empty { nodata, servfail, refuse };
+    Empty when_empty = Empty::nodata; ///< where there is no candidate at all
+};
+
+/// What is left to chance and to the client.
+struct Draw {
+    std::uint64_t random = 0;
+    std::uint32_t turn = 0;          ///< counts answers, for `rotate`
+    std::uint64_t client_prefix = 0; ///< hash of the client's prefix (/24, /56), for `sticky`
+};
+/// Which candidates to answer with, as places in `candidates`, into `picked`; returns how many. Pure: the same draw gives the same
+/// picks, here and wherever a decision is explained or played again. A and AAAA of one draw come from the same candidates.
+std::size_t pick(const Choice& choice, const Draw& draw, std::span<std::uint16_t> picked);
+
+struct Prefix {
+    std::array<std::uint8_t, 16> address{}; ///< IPv4 in its first four bytes
+    bool v6 = false;
+    std::uint8_t length = 0;
+    bool operator==(const Prefix&) const = default;
+};
+
+/// A dynamic name: one choice for all, or another for some clients. The longest prefix that holds the client wins.
+struct Tailored {
+    std::vector<Choice> choices; ///< the first is for clients of no prefix
+    struct Rule {
+        Prefix prefix;
+        std::uint32_t choice = 0;
+    };
+    std::vector<Rule> by_client;
+};
+
+} // namespace orrery::dns

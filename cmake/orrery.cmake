@@ -53,3 +53,12 @@ function(orrery_module name)
     endif()
   endif()
 endfunction()
+
+# The allocator of what we ship, and of what measures it. Before other libraries, so that malloc is its: many small allocations made on one thread and
+# freed on another cost a third less than with glibc's.
+function(orrery_allocator target)
+  if(NOT ORRERY_SANITIZER)
+    find_package(mimalloc REQUIRED)
+    target_link_libraries(${target} PRIVATE mimalloc)
+  endif()
+endfunction()

@@ -151,9 +151,10 @@ Result<Attempt> Engine::State::make_attempt(const Plan& plan, const std::vector<
     return attempt;
 }
 
-void Engine::State::begin(const Context& parent, std::shared_ptr<JobRun> run, Scheduler::Start start) {
+void Engine::State::begin(const Context& parent, std::shared_ptr<JobRun> run, Scheduler::Start start, SteadyTime due) {
     auto running = std::make_shared<RunningAttempt>();
     running->phase = start.phase;
+    running->due = due;
     run->at_work->running[start.task] = running;
     const auto ctx = Context::make("job/" + run->name, parent.id());
     ++attempts;
@@ -175,7 +176,7 @@ void Engine::State::begin(const Context& parent, std::shared_ptr<JobRun> run, Sc
         }
         if (let_go && running->killed) running->outcome = Outcome::failure(ErrorClass::lost, "it was told to end and did not");
         if (!let_go || running->killed) {
-            if (self->ended.empty()) self->first_ended = self->clock.steady();
+            if (running->over == SteadyTime{}) running->over = self->clock.steady();
             self->ended.push_back({run, start.task, running});
             self->wake_up();
         }
@@ -233,6 +234,7 @@ asio::awaitable<void> Engine::State::work(Context ctx, std::shared_ptr<JobRun> r
         else
             running->never_began = true;
     } else {
+        if (on_dispatch) on_dispatch(clock.steady() - running->due);
         outcome = co_await running->executor->start(ctx, attempt, *running->sink);
     }
     // What was cancelled is not recorded: whoever leads next takes it up.
@@ -244,6 +246,7 @@ asio::awaitable<void> Engine::State::work(Context ctx, std::shared_ptr<JobRun> r
         auto kept = co_await files.flush(running->sink, true);
         if (!kept.ok()) log::warn(ctx, "output of {} is not kept: {}", attempt.task, kept.error().text());
     }
+    running->over = clock.steady();
     if (running->never_began) co_return;
     if (outcome.ok()) {
         running->outcome = std::move(*outcome);

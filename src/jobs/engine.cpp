@@ -10,6 +10,8 @@
 #include <boost/system/system_error.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace orrery::jobs {
 
 namespace {
@@ -159,8 +161,9 @@ asio::awaitable<void> Engine::State::pump(Context ctx, store::Fence fence) {
     for (;;) {
         woken = false;
         const auto now = moment();
-        const auto since = ended.empty() ? now.steady : first_ended;
         Round round;
+        round.due = now.steady;
+        for (const auto& one : ended) round.due = std::min(round.due, one.attempt->over);
         take_in(ctx, now, round);
         std::optional<SteadyTime> next;
         for (auto& [name, run] : runs) {
@@ -177,8 +180,6 @@ asio::awaitable<void> Engine::State::pump(Context ctx, store::Fence fence) {
                 co_return;
             }
             act(ctx, round);
-            if (on_dispatch)
-                for (std::size_t i = 0; i < round.starts.size(); ++i) on_dispatch(clock.steady() - since);
             for (auto& [name, run] : runs)
                 if (run->at_work->status_stale) run->note_change();
             report_wake.notify_all();

@@ -73,8 +73,8 @@ public:
     Clock& clock() const;
     /// jobs, running attempts, transitions written, rounds: for /metrics.
     std::vector<std::pair<std::string, double>> metrics() const;
-    /// Called for each attempt that begins, with the time since the first of the ends its round took in: what the engine and the
-    /// journal add, at most. For the bench.
+    /// Called for each attempt as its executor is, with the time since the first of the ends its round took in: what the engine and
+    /// the journal add, at most. For the bench.
     void on_dispatch(std::function<void(Duration)> seen);
 
     struct State;
@@ -108,7 +108,8 @@ private:
 /// The kinds of this module. Jobs are checked as a whole when they are submitted.
 resource::Kind job_kind(const Executors& executors, const Membership& membership);
 resource::Kind rolling_rule_kind();
-/// The machines of this store.
-std::vector<Machine> machines_of(const resource::Resources& resources);
+/// The machines of this store; `as_targets`: the same as executors see them, in no order.
+std::vector<Machine> machines_of(const resource::Resources& resources,
+                                 std::vector<std::shared_ptr<const Target>>* as_targets = nullptr);
 
 } // namespace orrery::jobs

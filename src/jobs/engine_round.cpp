@@ -223,7 +223,7 @@ Task<Unit> Engine::State::write(Context ctx, store::Fence fence, Round& round) {
 
 void Engine::State::act(const Context& ctx, Round& round) {
     for (auto& [run, start] : round.starts) {
-        begin(ctx, run, start);
+        begin(ctx, run, start, round.due);
         run->note_change();
     }
     for (auto& [run, which] : round.kills) term->spawn(kill(ctx, run, which));

@@ -25,6 +25,8 @@ struct RunningAttempt {
     asio::cancellation_signal let_go;
     std::shared_ptr<OutputFiles::Sink> sink;
     bool killed = false, timed_out = false, never_began = false;
+    SteadyTime due{};  ///< when the first of the ends came that its round took in
+    SteadyTime over{}; ///< when it was known how it ended
     Outcome outcome;
 };
 
@@ -84,7 +86,6 @@ struct Engine::State : std::enable_shared_from_this<Engine::State> {
         std::shared_ptr<RunningAttempt> attempt;
     };
     std::vector<Ended> ended;
-    SteadyTime first_ended{}; ///< when the first of them came
     std::set<std::string> changed_services;
     std::set<std::string> changed_jobs; ///< names
     struct GivenOrder {
@@ -95,7 +96,7 @@ struct Engine::State : std::enable_shared_from_this<Engine::State> {
     std::deque<GivenOrder> orders;
     std::vector<std::shared_ptr<void>> subscriptions;
 
-    std::map<std::string, std::shared_ptr<const Target>, std::less<>> targets; ///< machines looked up lately
+    std::unordered_map<std::string, std::shared_ptr<const Target>> targets; ///< machines of jobs, as they are
     std::vector<std::pair<std::shared_ptr<JobRun>, std::shared_ptr<OutputFiles::Sink>>> unflushed;
     /// Jobs that were read from the journal lately, to be looked at again.
     struct LookedAt {
@@ -126,6 +127,7 @@ struct Engine::State : std::enable_shared_from_this<Engine::State> {
 
     // engine_round.cpp: one round
     struct Round {
+        SteadyTime due{}; ///< when the first of the ends came
         std::vector<store::Transaction> transactions;
         std::vector<std::pair<std::shared_ptr<JobRun>, Scheduler::Start>> starts;
         std::vector<std::pair<std::shared_ptr<JobRun>, Scheduler::Kill>> kills;
@@ -150,7 +152,7 @@ struct Engine::State : std::enable_shared_from_this<Engine::State> {
     Result<std::shared_ptr<const Target>> target(const std::string& node);
     Result<Attempt> make_attempt(const Plan& plan, const std::vector<Row>* rows, std::string_view uid, std::uint32_t task,
                                  Phase phase, const json::object* with);
-    void begin(const Context& ctx, std::shared_ptr<JobRun> run, Scheduler::Start start);
+    void begin(const Context& ctx, std::shared_ptr<JobRun> run, Scheduler::Start start, SteadyTime due);
     asio::awaitable<void> work(Context ctx, std::shared_ptr<JobRun> run, Scheduler::Start start,
                                std::shared_ptr<RunningAttempt> running);
     asio::awaitable<void> kill(Context ctx, std::shared_ptr<JobRun> run, Scheduler::Kill kill);

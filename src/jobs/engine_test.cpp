@@ -571,5 +571,23 @@ TEST(Engine, WorksInMaintenanceWaitsAndJobsCannotChange) {
         EXPECT_FALSE(key.starts_with("jobs.log/") || key.starts_with("jobs.plan/")) << key;
 }
 
+TEST(Engine, AMachineThatMovedIsWorkedOnWhereItIsNow) {
+    World world;
+    world.fake.script = [](const Attempt&) { return FakeExecutor::Script{.takes = 1min}; };
+    world.start();
+    world.nodes("n", 1);
+    world.submit("j", "tasks: [{name: a, on: n, run: {fake: {}}}, {name: b, on: n, after: a, run: {fake: {}}}]");
+    ASSERT_TRUE(world.until([&] { return world.fake.order().size() == 1; }));
+    ASSERT_TRUE(world
+                    .wait(world.server->resources->patch(Context::background(), world.server->kind("Node"), "n-1",
+                                                         json::value{{"spec", {{"address", "192.0.2.9"}}}}, {}))
+                    .ok());
+    ASSERT_TRUE(world.reaches("j", JobState::succeeded));
+    std::map<std::string, std::string> addresses;
+    for (const auto& [id, begun] : world.fake.attempts()) addresses[begun.attempt.task] = begun.attempt.targets.at(0).node.address;
+    EXPECT_EQ(addresses["a@n-1"], "192.0.2.1");
+    EXPECT_EQ(addresses["b@n-1"], "192.0.2.9");
+}
+
 } // namespace
 } // namespace orrery::jobs

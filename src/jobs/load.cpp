@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_set>
 
 /// Jobs as they are read: from the store, and from what a person is about to submit.
 namespace orrery::jobs {
@@ -28,7 +29,7 @@ Task<Unit> JobRun::changed(Context ctx, std::uint64_t& seen) const {
     co_return Unit{};
 }
 
-std::vector<Machine> machines_of(const resource::Resources& resources) {
+std::vector<Machine> machines_of(const resource::Resources& resources, std::vector<std::shared_ptr<const Target>>* as_targets) {
     std::vector<Machine> out;
     const auto& nodes = *resources.registry().find("Node");
     resource::ListQuery query;
@@ -36,8 +37,13 @@ std::vector<Machine> machines_of(const resource::Resources& resources) {
     for (;;) {
         auto page = resources.list(nodes, query);
         if (!page.ok()) return out;
-        for (const auto& record : page->records)
-            if (auto object = resource::from_stored(*record); object.ok()) out.push_back({object->name, std::move(object->labels)});
+        for (const auto& record : page->records) {
+            auto object = resource::from_stored(*record);
+            if (!object.ok()) continue;
+            if (as_targets != nullptr)
+                as_targets->push_back(std::make_shared<Target>(Target{resource::Node::from(*object), object->labels}));
+            out.push_back({object->name, std::move(object->labels)});
+        }
         if (page->next.empty()) break;
         query.after = page->next;
     }
@@ -73,7 +79,13 @@ Result<std::shared_ptr<JobRun>> Engine::State::load(const resource::Object& obje
     for (const auto& record : store().range(Journal::plan_prefix(uid), 1000).records) placement += record->value;
     const auto now = moment();
     if (placement.empty()) {
-        TRY(auto plan, expand(object.name, std::move(spec), machines_of(resources), executors, &membership));
+        std::vector<std::shared_ptr<const Target>> read;
+        TRY(auto plan,
+            expand(object.name, std::move(spec), machines_of(resources, live ? &read : nullptr), executors, &membership));
+        // They are read anyway; read one by one as tasks come to them, they would hold up the rounds that do.
+        const std::unordered_set<std::string_view> used(plan.hosts.begin(), plan.hosts.end());
+        for (auto& one : read)
+            if (used.contains(one->node.name)) targets.try_emplace(one->node.name, one);
         plan.digest = plan_digest(object.spec, plan);
         placement = placement_text(plan);
         auto run = make_run(object.name, uid, std::move(plan), live);

@@ -89,9 +89,25 @@ std::string to_rfc3339(WallTime time) {
     const auto day = std::chrono::floor<std::chrono::days>(time);
     const std::chrono::year_month_day date{day};
     const std::chrono::hh_mm_ss clock{time - day};
-    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", static_cast<int>(date.year()),
-                       static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()), clock.hours().count(),
-                       clock.minutes().count(), clock.seconds().count(), clock.subseconds().count());
+    const auto year = static_cast<int>(date.year());
+    if (year >= 0 && year <= 9999) {
+        // By hand: every resource that is written, read or shown has its times, and a general formatter takes many times as long.
+        std::string out = "0000-00-00T00:00:00.000Z";
+        const auto put = [&out](std::size_t last, std::int64_t number) { // its last digit goes there
+            for (; number > 0; number /= 10) out[last--] = static_cast<char>('0' + number % 10);
+        };
+        put(3, year);
+        put(6, static_cast<unsigned>(date.month()));
+        put(9, static_cast<unsigned>(date.day()));
+        put(12, clock.hours().count());
+        put(15, clock.minutes().count());
+        put(18, clock.seconds().count());
+        put(22, clock.subseconds().count());
+        return out;
+    }
+    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", year, static_cast<unsigned>(date.month()),
+                       static_cast<unsigned>(date.day()), clock.hours().count(), clock.minutes().count(), clock.seconds().count(),
+                       clock.subseconds().count());
 }
 
 namespace {
@@ -115,16 +131,19 @@ bool take_char(std::string_view& text, std::string_view any_of) {
 } // namespace
 
 Result<WallTime> from_rfc3339(std::string_view text) {
-    const Error bad{Code::invalid, fmt::format("\"{}\" is not a time", text.substr(0, 40)), "write it as 2026-11-16T04:42:52Z"};
+    // Made only when it is wanted: times are read with every resource.
+    const auto bad = [whole = text] {
+        return Error{Code::invalid, fmt::format("\"{}\" is not a time", whole.substr(0, 40)), "write it as 2026-11-16T04:42:52Z"};
+    };
     int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0, milliseconds = 0;
     if (!take_number(text, 4, year) || !take_char(text, "-") || !take_number(text, 2, month) || !take_char(text, "-") ||
         !take_number(text, 2, day) || !take_char(text, "Tt ") || !take_number(text, 2, hour) || !take_char(text, ":") ||
         !take_number(text, 2, minute) || !take_char(text, ":") || !take_number(text, 2, second))
-        return bad;
+        return bad();
     if (take_char(text, ".")) {
         int scale = 100;
         int digit = 0;
-        if (!take_number(text, 1, digit)) return bad;
+        if (!take_number(text, 1, digit)) return bad();
         do {
             milliseconds += digit * scale;
             scale /= 10;
@@ -135,13 +154,13 @@ Result<WallTime> from_rfc3339(std::string_view text) {
         const bool west = !text.empty() && text.front() == '-';
         int hours = 0, minutes = 0;
         if (!take_char(text, "+-") || !take_number(text, 2, hours) || !take_char(text, ":") || !take_number(text, 2, minutes))
-            return bad;
-        if (hours > 23 || minutes > 59) return bad;
+            return bad();
+        if (hours > 23 || minutes > 59) return bad();
         offset = (hours * 60 + minutes) * (west ? -1 : 1);
     }
     const std::chrono::year_month_day date{std::chrono::year{year}, std::chrono::month{static_cast<unsigned>(month)},
                                            std::chrono::day{static_cast<unsigned>(day)}};
-    if (!text.empty() || !date.ok() || hour > 23 || minute > 59 || second > 60) return bad;
+    if (!text.empty() || !date.ok() || hour > 23 || minute > 59 || second > 60) return bad();
     return WallTime{std::chrono::sys_days{date}} + std::chrono::hours{hour} + std::chrono::minutes{minute - offset} +
            std::chrono::seconds{second} + std::chrono::milliseconds{milliseconds};
 }

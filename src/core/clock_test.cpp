@@ -11,6 +11,10 @@ TEST(Clock, ReadsAndWritesTimesOfDay) {
     EXPECT_EQ(to_rfc3339(*from_rfc3339("2026-11-16T04:42:52.123Z")), "2026-11-16T04:42:52.123Z");
     EXPECT_EQ(to_rfc3339(*from_rfc3339("2026-11-16T04:42:52+05:30")), "2026-11-15T23:12:52.000Z");
     EXPECT_EQ(to_rfc3339(*from_rfc3339("2024-02-29t00:00:00.5z")), "2024-02-29T00:00:00.500Z");
+    EXPECT_EQ(to_rfc3339(*from_rfc3339("0007-01-02T03:04:05.006Z")), "0007-01-02T03:04:05.006Z");
+    EXPECT_EQ(to_rfc3339(*from_rfc3339("9999-12-31T23:59:59.999Z")), "9999-12-31T23:59:59.999Z");
+    EXPECT_EQ(to_rfc3339(*from_rfc3339("9999-12-31T23:59:59-00:01")), "10000-01-01T00:00:59.000Z");
+    EXPECT_EQ(to_rfc3339(WallTime{-1ms}), "1969-12-31T23:59:59.999Z");
 }
 
 TEST(Clock, RefusesWhatIsNoTime) {

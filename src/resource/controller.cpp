@@ -1,9 +1,9 @@
 #include "resource/controller.h"
 
 #include "core/log.h"
+#include "store/follow.h"
 
 #include <boost/asio/this_coro.hpp>
-#include <boost/system/system_error.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -69,22 +69,17 @@ namespace {
 
 /// Each of these is one part of a term, and ends when the term's group is stopped: a wait that fails then is its end.
 
+template <class State> asio::awaitable<void> add_changed(std::shared_ptr<State> state, std::vector<store::Event> changes) {
+    for (auto& change : changes) state->add(std::move(change.key));
+    co_return;
+}
+
 template <class State> asio::awaitable<void> follow_prefix(std::shared_ptr<State> state, Context ctx, std::string prefix) {
-    for (;;) {
-        auto watch = state->store.watch(prefix, state->store.revision());
-        state->add_all(); // after the watch has its place, so that nothing falls between
-        for (;;) {
-            auto changes = co_await watch->next(ctx);
-            if (!changes.ok() && changes.error().code == Code::cancelled) co_return;
-            if (!changes.ok() && changes.error().code == Code::unavailable) {
-                auto rested = co_await state->clock.sleep(state->options.first_backoff);
-                if (!rested.ok()) co_return;
-                continue;
-            }
-            if (!changes.ok()) break; // fell behind: look at everything
-            for (auto& change : *changes) state->add(std::move(change.key));
-        }
-    }
+    store::Follower follower;
+    follower.list = [state] { state->add_all(); };
+    follower.took = [state](std::vector<store::Event> changes) { return add_changed(state, std::move(changes)); };
+    follower.rest = state->options.first_backoff;
+    co_await store::follow(ctx, state->store, state->clock, std::move(prefix), std::move(follower));
 }
 
 template <class State> asio::awaitable<void> resync_now_and_then(std::shared_ptr<State> state) {
@@ -123,6 +118,15 @@ template <class State> asio::awaitable<void> look_at_keys(std::shared_ptr<State>
     }
 }
 
+template <class State> asio::awaitable<void> forget_term(std::shared_ptr<State> state) {
+    state->term = nullptr;
+    state->queue.clear();
+    state->queued.clear();
+    state->under_way.clear();
+    state->failures.clear();
+    co_return;
+}
+
 } // namespace
 
 Controller::Controller(store::Store& store, store::Leadership& leadership, Clock& clock, std::vector<std::string> prefixes,
@@ -137,38 +141,16 @@ std::size_t Controller::failing() const { return state_->failures.size(); }
 asio::awaitable<void> Controller::run(Context ctx) {
     auto state = state_;
     const auto executor = co_await asio::this_coro::executor;
-    for (;;) {
-        auto fence = co_await state->leadership.elected(ctx);
-        if (!fence.ok()) co_return;
-        TaskGroup term(executor);
+    const auto begin = [state, ctx, executor](TaskGroup& term, store::Fence fence) {
         state->more = std::make_unique<Notifier>(executor);
         state->term = &term;
         for (const auto& prefix : state->prefixes) term.spawn(follow_prefix(state, ctx, prefix));
         term.spawn(resync_now_and_then(state));
         for (std::size_t i = 0; i < std::max<std::size_t>(1, state->options.at_once); ++i)
-            term.spawn(look_at_keys(state, ctx, *fence));
-        bool ends = false;
-        try {
-            auto deposed = co_await state->leadership.deposed(ctx);
-            ends = !deposed.ok();
-        } catch (const boost::system::system_error&) { // what a cancelled coroutine gets from its next co_await
-            ends = true;
-        }
-        // The term's work is stopped and waited for, also when this is cancelled.
-        const auto before = co_await asio::this_coro::cancellation_state;
-        ends = ends || before.cancelled() != asio::cancellation_type::none;
-        co_await asio::this_coro::throw_if_cancelled(false);
-        state->term = nullptr;
-        co_await term.stop();
-        const auto after = co_await asio::this_coro::cancellation_state;
-        ends = ends || after.cancelled() != asio::cancellation_type::none;
-        co_await asio::this_coro::throw_if_cancelled(true);
-        state->queue.clear();
-        state->queued.clear();
-        state->under_way.clear();
-        state->failures.clear();
-        if (ends) co_return;
-    }
+            term.spawn(look_at_keys(state, ctx, fence));
+    };
+    const auto end = [state] { return forget_term(state); };
+    co_await state->leadership.each_term(ctx, begin, end);
 }
 
 } // namespace orrery::resource

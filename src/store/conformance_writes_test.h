@@ -118,6 +118,51 @@ CONFORMANCE(ATransactionIsAllOrNothingAtOneRevision) {
     co_await store->stop();
 }
 
+CONFORMANCE(WhatStandsAsideIsInNobodysMemoryAndReadFromTheEngine) {
+    CONFORMANCE_OPEN(store);
+    auto first = co_await store->fetch(ctx, "~x/", 10, {}, Store::Values::yes);
+    if (!first.ok()) { // an engine that keeps nothing aside says so
+        EXPECT_EQ(first.error().code, Code::unsupported);
+        co_await store->stop();
+        co_return;
+    }
+    EXPECT_TRUE(first->records.empty());
+    auto watch = store->watch("", store->revision());
+    Transaction many;
+    for (int i = 0; i < 10; ++i) many.put(fmt::format("~x/{}", i), std::string(1000, static_cast<char>('a' + i)));
+    auto written = co_await store->apply(ctx, many.put("beside", "1").put("~y", "other"));
+    CO_ASSERT_OK(written);
+    EXPECT_EQ(store->find("~x/3"), nullptr);
+    EXPECT_EQ(keys_in(store->range("", 0)), Keys{"beside"});
+    auto seen = co_await watch->next(ctx.with_timeout(30s));
+    CO_ASSERT_OK(seen);
+    EXPECT_EQ(seen->size(), 1u);
+    auto page = co_await store->fetch(ctx, "~x/", 4, {}, Store::Values::yes);
+    CO_ASSERT_OK(page);
+    EXPECT_EQ(keys_in(*page), (Keys{"~x/0", "~x/1", "~x/2", "~x/3"}));
+    EXPECT_EQ(page->records[3]->value, std::string(1000, 'd'));
+    EXPECT_EQ(page->records[3]->modified, *written);
+    page = co_await store->fetch(ctx, "~x/", 100, page->next, Store::Values::no);
+    CO_ASSERT_OK(page);
+    EXPECT_EQ(page->records.size(), 6u);
+    EXPECT_EQ(page->next, "");
+    EXPECT_EQ(page->records[0]->value, "");
+    // They are part of the transaction like any other key, and compared like any other.
+    auto stale = co_await store->apply(ctx, Transaction().expect("~x/1", 0).put("~x/1", "late"));
+    EXPECT_EQ(stale.error().code, Code::conflict);
+    auto removed = co_await store->apply(ctx, Transaction().expect("~x/1", *written).remove("~x/1").remove("~x/2"));
+    CO_ASSERT_OK(removed);
+    page = co_await store->fetch(ctx, "~x/", 0, {}, Store::Values::no);
+    CO_ASSERT_OK(page);
+    EXPECT_EQ(page->records.size(), 8u);
+    // Who opens the store later does not load them.
+    auto again = co_await lab.open(loop.get_executor(), Mirror::Options{});
+    CO_ASSERT_OK(again);
+    EXPECT_EQ(keys_in((*again)->range("", 0)), Keys{"beside"});
+    co_await (*again)->stop();
+    co_await store->stop();
+}
+
 CONFORMANCE(WrongTransactionsAreRefusedInWords) {
     CONFORMANCE_OPEN(store);
     const auto before = store->revision();
@@ -130,6 +175,7 @@ CONFORMANCE(WrongTransactionsAreRefusedInWords) {
     cases.push_back({Transaction().put("a", "1").remove("a"), Code::invalid});
     cases.push_back({Transaction().put("", "1"), Code::invalid});
     cases.push_back({Transaction().put("/a", "1"), Code::invalid});
+    cases.push_back({Transaction().put("\x7f", "1"), Code::invalid});
     cases.push_back({Transaction().expect("", 0).put("a", "1"), Code::invalid});
     cases.push_back({Transaction().put(std::string(max_key_size + 1, 'k'), "1"), Code::too_large});
     cases.push_back({Transaction().put("a", std::string(max_value_size + 1, 'v')), Code::too_large});

@@ -30,6 +30,9 @@ public:
     }
     std::size_t count(std::string_view prefix) const override { return inner_->count(prefix); }
     Task<Revision> catch_up(Context ctx) override { return inner_->catch_up(std::move(ctx)); }
+    Task<Page> fetch(Context ctx, std::string prefix, std::size_t limit, std::string after, Values values) override {
+        return inner_->fetch(std::move(ctx), std::move(prefix), limit, std::move(after), values);
+    }
     Task<Revision> apply(Context ctx, Transaction transaction) override;
     Task<Unit> compact(Context ctx, Revision revision) override { return inner_->compact(std::move(ctx), revision); }
     Task<LeaseId> grant(Context ctx, Duration ttl) override { return inner_->grant(std::move(ctx), ttl); }

@@ -3,6 +3,7 @@
 #include "core/log.h"
 
 #include <boost/asio/this_coro.hpp>
+#include <boost/system/system_error.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -73,6 +74,33 @@ Task<Unit> Leadership::deposed(Context ctx) {
         CO_TRY(std::ignore, co_await state->changed.wait(ctx));
     }
     co_return Unit{};
+}
+
+asio::awaitable<void> Leadership::each_term(Context ctx, BeginTerm begin, EndTerm end) {
+    const auto executor = co_await asio::this_coro::executor;
+    for (;;) {
+        auto fence = co_await elected(ctx);
+        if (!fence.ok()) co_return;
+        TaskGroup term(executor);
+        begin(term, *fence);
+        bool ends = false;
+        try {
+            auto over = co_await deposed(ctx);
+            ends = !over.ok();
+        } catch (const boost::system::system_error&) { // what a cancelled coroutine gets from its next co_await
+            ends = true;
+        }
+        // The term's work is stopped and waited for, also when this is cancelled.
+        const auto before = co_await asio::this_coro::cancellation_state;
+        ends = ends || before.cancelled() != asio::cancellation_type::none;
+        co_await asio::this_coro::throw_if_cancelled(false);
+        co_await term.stop();
+        co_await end();
+        const auto after = co_await asio::this_coro::cancellation_state;
+        ends = ends || after.cancelled() != asio::cancellation_type::none;
+        co_await asio::this_coro::throw_if_cancelled(true);
+        if (ends) co_return;
+    }
 }
 
 namespace {

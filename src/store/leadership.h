@@ -3,6 +3,7 @@
 #include "core/task.h"
 #include "store/store.h"
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,6 +51,11 @@ public:
     Task<Fence> elected(Context ctx);
     /// Waits until the term that began with `elected` is over.
     Task<Unit> deposed(Context ctx);
+    /// For each term of this server: `begin` spawns the term's work into a group of its own; when the term is over the group is
+    /// stopped and waited for, and then `end`. Until it is cancelled, which ends a term in the same way.
+    using BeginTerm = std::function<void(TaskGroup& term, Fence fence)>;
+    using EndTerm = std::function<asio::awaitable<void>()>;
+    asio::awaitable<void> each_term(Context ctx, BeginTerm begin, EndTerm end);
 
 private:
     struct State;

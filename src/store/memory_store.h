@@ -28,6 +28,7 @@ public:
         std::vector<std::pair<Revision, std::vector<Event>>> log;
         Revision revision = 0;
         LeaseId last_lease = 0;
+        std::set<LeaseId> leases; ///< they end when they are revoked: nobody counts time here
         std::string identity = random_id();
     };
 
@@ -48,6 +49,23 @@ public:
         co_await asio::post(co_await asio::this_coro::executor, asio::use_awaitable);
         follow();
         co_return revision();
+    }
+
+    Task<Page> fetch(Context, std::string prefix, std::size_t limit, std::string after, Values values) override {
+        co_await asio::post(co_await asio::this_coro::executor, asio::use_awaitable);
+        Page page;
+        page.revision = shared_->revision;
+        auto at = after.empty() ? shared_->records.lower_bound(prefix) : shared_->records.upper_bound(after);
+        for (; at != shared_->records.end() && at->first.starts_with(prefix); ++at) {
+            if (limit > 0 && page.records.size() == limit) {
+                page.next = page.records.back()->key;
+                break;
+            }
+            auto copy = std::make_shared<Record>(*at->second);
+            if (values == Values::no) copy->value.clear();
+            page.records.push_back(std::move(copy));
+        }
+        co_return page;
     }
 
     Task<Revision> apply(Context, Transaction transaction) override {
@@ -79,9 +97,16 @@ public:
         mirror_.compact(revision);
         co_return Unit{};
     }
-    Task<LeaseId> grant(Context, Duration) override { co_return ++shared_->last_lease; }
-    Task<Unit> keep_alive(Context, LeaseId) override { co_return Unit{}; }
+    Task<LeaseId> grant(Context, Duration) override {
+        shared_->leases.insert(++shared_->last_lease);
+        co_return shared_->last_lease;
+    }
+    Task<Unit> keep_alive(Context, LeaseId lease) override {
+        if (!shared_->leases.contains(lease)) co_return Error{Code::not_found, "the lease has expired"};
+        co_return Unit{};
+    }
     Task<Unit> revoke(Context, LeaseId lease) override {
+        shared_->leases.erase(lease);
         std::vector<Change> removals;
         for (const auto& [key, record] : shared_->records)
             if (record->lease == lease) removals.push_back({Change::What::remove, key, {}, 0});
@@ -128,8 +153,11 @@ private:
         shared_->log.emplace_back(revision, std::move(events));
     }
     void follow() {
-        for (; followed_ < shared_->log.size(); ++followed_)
-            mirror_.apply(shared_->log[followed_].first, shared_->log[followed_].second);
+        for (; followed_ < shared_->log.size(); ++followed_) {
+            auto events = shared_->log[followed_].second;
+            std::erase_if(events, [](const Event& event) { return event.key.front() == aside_mark; });
+            mirror_.apply(shared_->log[followed_].first, std::move(events));
+        }
     }
 
     std::shared_ptr<Shared> shared_;

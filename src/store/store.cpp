@@ -33,6 +33,8 @@ Result<Unit> check_key(const std::string& key) {
     if (key.front() == '/')
         return Error{Code::invalid, fmt::format("the key \"{}\" begins with a slash", key.substr(0, 80)),
                      "leave the first slash out"};
+    if (static_cast<unsigned char>(key.front()) > static_cast<unsigned char>(aside_mark))
+        return Error{Code::invalid, fmt::format("the key \"{}\" begins with a character beyond ~", key.substr(0, 80))};
     if (key.size() > max_key_size)
         return Error{Code::too_large, fmt::format("the key \"{}...\" has {} bytes, at most {} are allowed", key.substr(0, 40),
                                                   key.size(), max_key_size)};
@@ -82,6 +84,10 @@ Result<Unit> validate(const Transaction& transaction) {
         return Error{Code::invalid, fmt::format("the key \"{}\" is changed twice in one transaction", *key),
                      "change each key once"};
     return Unit{};
+}
+
+Task<Page> Store::fetch(Context, std::string, std::size_t, std::string, Values) {
+    co_return Error{Code::unsupported, "this store keeps nothing aside"};
 }
 
 } // namespace orrery::store

@@ -69,8 +69,12 @@ constexpr std::size_t max_key_size = 1024;
 constexpr std::size_t max_changes = 120;
 constexpr std::size_t max_transaction_size = 1400 * 1024;
 
-/// What every engine refuses before it tries: keys that are empty, too long or begin with '/', a key changed twice (`invalid`),
-/// values and transactions over the limits (`too_large`).
+/// Keys that begin so stand *aside*: written like all others, in the same transactions, and in no server's memory. Nothing that
+/// reads from the copy sees them; `fetch` asks the engine. For what is large and seldom read.
+constexpr char aside_mark = '~';
+
+/// What every engine refuses before it tries: keys that are empty, too long, or begin with '/' or beyond '~', a key changed twice
+/// (`invalid`), values and transactions over the limits (`too_large`).
 Result<Unit> validate(const Transaction& transaction);
 
 struct Page {
@@ -110,6 +114,12 @@ public:
     virtual std::size_t count(std::string_view prefix) const = 0;
     /// Waits until the copy has everything that was acknowledged anywhere before this call; returns the revision it then has.
     virtual Task<Revision> catch_up(Context ctx) = 0;
+
+    /// As `range`, for keys that stand aside, from the engine itself: all that was acknowledged before is in it. Without values
+    /// the records have keys and revisions only. `unsupported` where the engine keeps nothing aside (SQLite: files beside it
+    /// serve).
+    enum class Values { yes, no };
+    virtual Task<Page> fetch(Context ctx, std::string prefix, std::size_t limit, std::string after, Values values);
 
     /// --- Writes ---
 

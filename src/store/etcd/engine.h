@@ -80,6 +80,7 @@ public:
     }
     std::size_t count(std::string_view prefix) const override { return mirror_.count(prefix); }
     Task<Revision> catch_up(Context ctx) override;
+    Task<Page> fetch(Context ctx, std::string prefix, std::size_t limit, std::string after, Values values) override;
 
     Task<Revision> apply(Context ctx, Transaction transaction) override;
     Task<Unit> compact(Context ctx, Revision revision) override;
@@ -139,6 +140,8 @@ private:
     void note_loss(const Error& why, bool unreachable);
     void note_success();
     std::string path(std::string_view key) const { return options_.prefix + std::string(key); }
+    /// Where the keys that are copied end, and those that stand aside begin.
+    std::string copied_end() const { return options_.prefix + aside_mark; }
     /// Waits until the copy has `revision`, or has all of ours before it: other people's revisions never arrive.
     Task<Unit> settle(Context ctx, Revision revision);
     Task<Unit> raise_barrier(Context ctx);

@@ -42,6 +42,27 @@ Duration jittered(Duration pause) {
 
 } // namespace
 
+Task<Page> Engine::fetch(Context ctx, std::string prefix, std::size_t limit, std::string after, Values values) {
+    if (closing_) co_return Error{Code::unavailable, "the store is being closed"};
+    Visit visit(*this);
+    pb::RangeRequest request;
+    request.set_key(after.empty() ? path(prefix) : path(after) + '\0');
+    request.set_range_end(range_end_of(path(prefix)));
+    request.set_limit(static_cast<std::int64_t>(limit));
+    request.set_keys_only(values == Values::no);
+    CO_TRY(auto found, (co_await ask<pb::RangeRequest, pb::RangeResponse>(
+                           ctx, std::move(request),
+                           [](Line& line, auto& c, auto done) {
+                               line.kv->async()->Range(&c.context, &c.request, &c.response, std::move(done));
+                           },
+                           10s)));
+    Page page;
+    page.revision = found.header().revision();
+    for (auto& kv : *found.mutable_kvs()) page.records.push_back(record_of(kv, options_.prefix.size()));
+    if (found.more() && !page.records.empty()) page.next = page.records.back()->key;
+    co_return page;
+}
+
 asio::awaitable<void> Engine::feed() {
     // Ends by `stopping_`, which every step looks at.
     co_await asio::this_coro::throw_if_cancelled(false);
@@ -101,7 +122,7 @@ Task<Unit> Engine::follow() {
     pb::WatchRequest request;
     auto& create = *request.mutable_create_request();
     create.set_key(options_.prefix);
-    create.set_range_end(range_end_of(options_.prefix));
+    create.set_range_end(copied_end());
     create.set_start_revision(mirror_.revision() + 1);
     create.set_progress_notify(true);
     create.set_fragment(true);
@@ -181,7 +202,7 @@ Task<Unit> Engine::list(Context ctx) {
     for (bool more = true; more && !stopping_;) {
         pb::RangeRequest request;
         request.set_key(from);
-        request.set_range_end(range_end_of(options_.prefix));
+        request.set_range_end(copied_end());
         request.set_limit(limit);
         request.set_revision(at);
         auto page = co_await ask<pb::RangeRequest, pb::RangeResponse>(

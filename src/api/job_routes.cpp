@@ -127,7 +127,7 @@ Task<Unit> show_graph(Engine& engine, Call call) {
     co_return co_await send_json(call, 200, jobs::plan_view(run->plan));
 }
 
-json::object page_json(const jobs::OutputFiles::Page& page) {
+json::object page_json(const jobs::OutputLog::Page& page) {
     json::array pieces;
     for (const auto& piece : page.pieces) {
         const std::string_view stream = piece.kind == 'o' ? "out" : piece.kind == 'e' ? "err" : piece.kind == 's' ? "step" : "note";
@@ -152,19 +152,24 @@ Task<Unit> show_output(Api::State& state, Engine& engine, Call call) {
     } else if (phase == jobs::Phase::verify || phase == jobs::Phase::check) {
         phase = jobs::Phase::run;
     }
-    const jobs::OutputFiles::Name name{run->uid, task, static_cast<int>(attempt), phase};
+    const jobs::OutputLog::Name name{run->uid, task, static_cast<int>(attempt), phase};
     if (!follow) {
-        CO_TRY(const auto page, co_await engine.output().read(name, from, limit));
+        CO_TRY(const auto page, co_await engine.output().read(call.ctx, name, from, limit));
         co_return co_await send_json(call, 200, page_json(page));
     }
     const auto ctx = call.ctx.without_deadline();
     CO_TRY(std::ignore, co_await call.out.begin(ctx, 200, {{"Content-Type", "text/event-stream"}, {"Cache-Control", "no-store"}}));
     std::uint64_t seen = 0;
     while (!call.out.stopping()) {
+        if (!run->live) { // another server runs it: what is known here changes
+            auto now = engine.look(call.name());
+            if (!now.ok()) break;
+            run = *now;
+        }
         // Asked before reading: what ends after this has been written by then, and is read in the next round.
-        const bool over = !run->live || run->scheduler->row(task).attempt != attempt ||
-                          run->scheduler->row(task).state != jobs::TaskState::running;
-        CO_TRY(const auto page, co_await engine.output().read(name, from, limit));
+        const bool over =
+            run->scheduler->row(task).attempt != attempt || run->scheduler->row(task).state != jobs::TaskState::running;
+        CO_TRY(const auto page, co_await engine.output().read(ctx, name, from, limit));
         from = page.next;
         if (!page.pieces.empty()) {
             CO_TRY(std::ignore, co_await call.out.write(
@@ -172,7 +177,8 @@ Task<Unit> show_output(Api::State& state, Engine& engine, Call call) {
             continue;
         }
         if (over) break;
-        auto changed = co_await run->changed(ctx.with_timeout(state.options.heartbeat), seen);
+        const auto patience = run->live ? state.options.heartbeat : Duration(std::chrono::seconds(1));
+        auto changed = co_await run->changed(ctx.with_timeout(patience), seen);
         if (!changed.ok() && changed.error().code != Code::timeout) break;
         if (!changed.ok()) {
             CO_TRY(std::ignore, co_await call.out.write(ctx, ": heartbeat\n\n"));

@@ -51,12 +51,15 @@ void JobsPart::add_kinds(resource::Registry& registry) {
 
 void JobsPart::start(Context ctx, asio::any_io_executor executor, const Config& config, resource::Resources& resources,
                      store::Leadership& leadership, catalog::Membership& catalog, Pool& pool, Clock& clock, TaskGroup& group,
-                     bool runs) {
+                     std::string server, bool shared, bool runs) {
     membership_.join(catalog);
     jobs::Engine::Options options;
     options.slots = static_cast<int>(config.integer("jobs.slots"));
     options.output_limit = config.bytes("jobs.output_limit");
     options.folder = config.path("data.folder");
+    options.shared = shared;
+    options.server = std::move(server);
+    options.output_total = config.bytes("jobs.output_total");
     engine_ =
         std::make_unique<jobs::Engine>(executor, resources, leadership, membership_, executors_, pool, clock, std::move(options));
     if (runs) group.spawn(engine_->run(ctx));

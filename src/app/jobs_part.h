@@ -38,9 +38,11 @@ public:
 
     jobs::Executors& executors() { return executors_; }
     void add_kinds(resource::Registry& registry);
-    /// `runs`: this server takes part in running jobs; else it only answers questions about them.
+    /// `server`: this one's name; `shared`: others use this store too. `runs`: this server takes part in running jobs; else it only
+    /// answers questions about them.
     void start(Context ctx, asio::any_io_executor executor, const Config& config, resource::Resources& resources,
-               store::Leadership& leadership, catalog::Membership& catalog, Pool& pool, Clock& clock, TaskGroup& group, bool runs);
+               store::Leadership& leadership, catalog::Membership& catalog, Pool& pool, Clock& clock, TaskGroup& group,
+               std::string server, bool shared, bool runs);
     /// After the group that `start` was given has stopped, and the API.
     void stop();
     jobs::Engine& engine() { return *engine_; }

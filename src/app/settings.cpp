@@ -110,6 +110,8 @@ std::vector<Setting> server_settings() {
 
         {"jobs.slots", integer, "1000", "Attempts of all jobs together that run at once.", {}, 1, 1'000'000},
         {"jobs.output_limit", bytes, "4MiB", "So much of what one attempt says is kept."},
+        {"jobs.output_total", bytes, "256MiB",
+         "On etcd: so much of what all attempts say is kept. Beyond it the oldest jobs that are over lose theirs."},
         {"jobs.content", path, "<data.folder>/content",
          "Files that tasks may use lie below this folder: what is pushed to machines, playbooks, manifests, modules."},
         {"jobs.runs", path, "<data.folder>/runs",

@@ -212,19 +212,22 @@ asio::awaitable<void> Engine::State::work(Context ctx, std::shared_ptr<JobRun> r
     attempt.environment["ORRERY_JOB"] = attempt.job;
     attempt.environment["ORRERY_TASK"] = attempt.task;
     attempt.environment["ORRERY_ATTEMPT"] = attempt.id;
-    OutputFiles::Name name{run->uid, start.task, attempt.number, start.phase};
-    running->sink = files.open(name, attempt.secrets);
+    OutputLog::Name name{run->uid, start.task, attempt.number, start.phase};
+    running->sink = output().open(name, attempt.secrets);
     running->sink->on_pending = [this, run, sink = std::weak_ptr(running->sink)] {
         if (auto alive = sink.lock()) unflushed.emplace_back(run, std::move(alive));
         output_wake.notify_all();
     };
     Result<Outcome> outcome;
-    if (start.reattach) {
-        auto kept = co_await files.kept(name);
-        OutputFiles::Kept from;
-        if (kept.ok()) from = *kept;
+    const auto begun_at = row.detail ? row.detail->server : std::string();
+    if (start.reattach && options.shared && running->executor->begins_here() && !begun_at.empty() && begun_at != options.server) {
+        outcome =
+            Outcome::failure(ErrorClass::lost, fmt::format("it was begun at the server {}, and this one ({}) cannot ask for it",
+                                                           begun_at, options.server));
+    } else if (start.reattach) {
+        auto from = co_await kept_output(ctx, name);
         running->sink->resume(from.offsets, from.size);
-        auto found = co_await running->executor->reattach(ctx, attempt, from.offsets, *running->sink);
+        auto found = co_await running->executor->reattach(ctx, attempt, std::move(from.offsets), *running->sink);
         if (!found.ok())
             outcome = std::move(found).error();
         else if (found->what == Reattached::What::ended)
@@ -242,10 +245,7 @@ asio::awaitable<void> Engine::State::work(Context ctx, std::shared_ptr<JobRun> r
     if (state.cancelled() != asio::cancellation_type::none) throw boost::system::system_error(asio::error::operation_aborted);
     running->sink->on_pending = nullptr;
     running->sink->finish();
-    {
-        auto kept = co_await files.flush(running->sink, true);
-        if (!kept.ok()) log::warn(ctx, "output of {} is not kept: {}", attempt.task, kept.error().text());
-    }
+    co_await keep_output(ctx, *running);
     running->over = clock.steady();
     if (running->never_began) co_return;
     if (outcome.ok()) {
@@ -286,6 +286,34 @@ asio::awaitable<void> Engine::State::kill(Context ctx, std::shared_ptr<JobRun> r
     if (still != run->at_work->running.end() && still->second == victim) victim->let_go.emit(asio::cancellation_type::terminal);
 }
 
+/// How far an earlier server kept what an attempt said: read on from there. In a shared store there is no going on without knowing:
+/// what is kept would be kept twice.
+asio::awaitable<OutputLog::Kept> Engine::State::kept_output(Context ctx, OutputLog::Name name) {
+    for (;;) {
+        auto kept = co_await output().kept(ctx, name);
+        if (kept.ok()) co_return std::move(*kept);
+        if (!records) co_return OutputLog::Kept{};
+        log::warn(ctx, "what an attempt said cannot be read, again in a second: {}", kept.error().text());
+        if (!(co_await clock.sleep(std::chrono::seconds(1))).ok())
+            throw boost::system::system_error(asio::error::operation_aborted);
+    }
+}
+
+/// What an attempt said is durable before its result is: after that nobody asks its machine again.
+asio::awaitable<void> Engine::State::keep_output(Context ctx, RunningAttempt& running) {
+    for (Duration wait = std::chrono::milliseconds(100);; wait = std::min<Duration>(wait * 2, std::chrono::seconds(5))) {
+        auto kept = co_await output().flush(ctx, running.sink, OutputLog::When::now);
+        if (kept.ok()) co_return;
+        const auto code = kept.error().code;
+        // Whoever leads now takes the attempt up, and reads what it said.
+        if (records && (code == Code::conflict || code == Code::cancelled))
+            throw boost::system::system_error(asio::error::operation_aborted);
+        log::warn(ctx, "output of {} is not kept: {}", running.attempt.task, kept.error().text());
+        if (!records || code == Code::invalid || code == Code::too_large) co_return;
+        if (!(co_await clock.sleep(wait)).ok()) throw boost::system::system_error(asio::error::operation_aborted);
+    }
+}
+
 /// Writes what attempts say while they say it, a few times a second.
 asio::awaitable<void> Engine::State::flush_output(Context ctx) {
     for (;;) {
@@ -294,9 +322,12 @@ asio::awaitable<void> Engine::State::flush_output(Context ctx) {
             if (!waited.ok()) co_return;
         }
         for (auto& [run, sink] : std::exchange(unflushed, {})) {
-            auto kept = co_await files.flush(sink, false);
-            if (!kept.ok()) log::warn(ctx, "output of job {} is not kept: {}", run->name, kept.error().text());
+            auto kept = co_await output().flush(ctx, sink, OutputLog::When::soon);
+            if (!kept.ok() && kept.error().code == Code::cancelled) co_return;
+            if (!kept.ok()) log::warn(ctx, "output of job {} is not kept yet: {}", run->name, kept.error().text());
+            if (!kept.ok() && records && kept.error().code == Code::conflict) co_return; // another leads
             run->note_change();
+            if (sink->has_pending() && sink->on_pending) unflushed.emplace_back(run, sink);
         }
         auto rested = co_await clock.sleep(std::chrono::milliseconds(200));
         if (!rested.ok()) co_return;
@@ -306,13 +337,31 @@ asio::awaitable<void> Engine::State::flush_output(Context ctx) {
 void Engine::State::clean(const Context& ctx, std::shared_ptr<JobRun> run, std::uint32_t task,
                           std::shared_ptr<RunningAttempt> running) {
     ++run->at_work->cleaning;
+    running->attempt.secrets.clear(); // this may take days
+    running->attempt.environment.clear();
     term->spawn(clean_up(ctx, std::move(run), task, std::move(running)));
 }
 
+/// A machine out of reach is asked again, less and less often. Until then the job is not reported as cleaned, so that whoever leads
+/// next goes on with it.
 asio::awaitable<void> Engine::State::clean_up(Context ctx, std::shared_ptr<JobRun> run, std::uint32_t task,
                                               std::shared_ptr<RunningAttempt> running) {
-    auto done = co_await running->executor->clean_up(ctx, running->attempt);
-    if (!done.ok()) log::debug(ctx, "attempt {} is not cleaned up: {}", running->attempt.id, done.error().text());
+    Result<Unit> done = Unit{};
+    for (Duration wait = options.clean_again;; wait = std::min<Duration>(wait * 2, std::chrono::hours(1))) {
+        done = co_await running->executor->clean_up(ctx, running->attempt);
+        if (done.ok()) break;
+        const auto code = done.error().code;
+        if (code == Code::cancelled) co_return;
+        const auto over_since = run->scheduler->head().ended;
+        const bool too_late = over_since != 0 && clock.wall() - WallTime(std::chrono::milliseconds(over_since)) > options.clean_for;
+        if ((code != Code::unavailable && code != Code::timeout && code != Code::throttled) || too_late) {
+            log::info(ctx, "what attempt {} left on its machine stays there: {}", running->attempt.id, done.error().text());
+            break;
+        }
+        log::debug(ctx, "attempt {} is not cleaned up, again in {}: {}", running->attempt.id, to_text(wait), done.error().text());
+        if (!(co_await clock.sleep(wait)).ok()) co_return;
+        if (const auto known = runs.find(run->name); known == runs.end() || known->second != run) break; // it was deleted
+    }
     auto& live = *run->at_work;
     auto& row = run->scheduler->replayed(task);
     if (done.ok() && row.state != TaskState::running && static_cast<int>(row.attempt) == running->attempt.number) {

@@ -4,6 +4,7 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "jobs/engine_state.h"
+#include "store/follow.h"
 
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/json/parse.hpp>
@@ -39,7 +40,7 @@ Engine::Engine(asio::any_io_executor executor, resource::Resources& resources, s
     : state_(std::make_shared<State>(executor, resources, leadership, membership, executors, pool, clock, std::move(options))) {}
 Engine::~Engine() { state_->subscriptions.clear(); }
 
-OutputFiles& Engine::output() { return state_->files; }
+OutputLog& Engine::output() { return state_->output(); }
 const Membership& Engine::membership() const { return state_->membership; }
 Clock& Engine::clock() const { return state_->clock; }
 void Engine::on_dispatch(std::function<void(Duration)> seen) { state_->on_dispatch = std::move(seen); }
@@ -99,43 +100,32 @@ void Engine::State::load_all(const Context& ctx) {
 
 asio::awaitable<void> Engine::run(Context ctx) {
     auto state = state_;
-    const auto executor = co_await asio::this_coro::executor;
-    for (;;) {
-        auto fence = co_await state->leadership.elected(ctx);
-        if (!fence.ok()) co_return;
-        TaskGroup term(executor);
+    const auto begin = [state, ctx](TaskGroup& term, store::Fence fence) {
         state->term = &term;
         state->limits = std::make_shared<Limits>(state->options.slots);
+        if (state->records)
+            state->records->lead(fence, [raw = state.get()](std::string_view uid) {
+                for (const auto& [name, run] : raw->runs)
+                    if (run->uid == uid) return is_over(run->scheduler->head().state);
+                return true;
+            });
         state->subscribe();
         state->load_all(ctx);
-        term.spawn(state->watch_jobs(ctx, *fence));
+        term.spawn(state->watch_jobs(ctx, fence));
         term.spawn(state->watch_orders(ctx));
-        term.spawn(state->report(ctx, *fence));
+        term.spawn(state->report(ctx, fence));
         term.spawn(state->flush_output(ctx));
-        term.spawn(state->pump(ctx, *fence));
-        bool ends = false;
-        try {
-            auto deposed = co_await state->leadership.deposed(ctx);
-            ends = !deposed.ok();
-        } catch (const boost::system::system_error&) { // what a cancelled coroutine gets from its next co_await
-            ends = true;
-        }
-        const auto before = co_await asio::this_coro::cancellation_state;
-        ends = ends || before.cancelled() != asio::cancellation_type::none;
-        co_await asio::this_coro::throw_if_cancelled(false);
-        state->subscriptions.clear();
-        co_await term.stop();
-        state->term = nullptr;
-        co_await state->let_go_of_all();
-        const auto after = co_await asio::this_coro::cancellation_state;
-        ends = ends || after.cancelled() != asio::cancellation_type::none;
-        co_await asio::this_coro::throw_if_cancelled(true);
-        if (ends) co_return;
-    }
+        term.spawn(state->pump(ctx, fence));
+    };
+    const auto end = [state] { return state->let_go_of_all(); };
+    co_await state->leadership.each_term(ctx, begin, end);
 }
 
 /// Attempts are left to run where they run; their coroutines end here.
 asio::awaitable<void> Engine::State::let_go_of_all() {
+    term = nullptr;
+    subscriptions.clear();
+    if (records) records->lead({});
     for (auto& [name, run] : runs)
         for (auto& [task, running] : run->at_work->running) {
             running->killed = false;
@@ -198,83 +188,76 @@ asio::awaitable<void> Engine::State::pump(Context ctx, store::Fence fence) {
 }
 
 asio::awaitable<void> Engine::State::watch_jobs(Context ctx, store::Fence fence) {
-    for (;;) {
-        auto watch = store().watch("jobs/", store().revision());
+    store::Follower follower;
+    follower.list = [this, ctx] {
         load_all(ctx);
         wake_up();
-        for (;;) {
-            auto changes = co_await watch->next(ctx);
-            if (!changes.ok() && changes.error().code == Code::cancelled) co_return;
-            if (!changes.ok() && changes.error().code == Code::unavailable) {
-                auto rested = co_await clock.sleep(std::chrono::seconds(1));
-                if (!rested.ok()) co_return;
-                continue;
-            }
-            if (!changes.ok()) break; // fell behind: look at all
-            for (const auto& change : *changes) {
-                const auto name = change.key.substr(5);
-                if (change.record) {
-                    if (change.record->version == 1) changed_jobs.insert(name);
-                    continue;
-                }
-                // Removed: it was over, and what is left of it goes too.
-                runs.erase(name);
-                if (!change.previous) continue;
-                auto object = resource::from_stored(*change.previous);
-                const auto uid = object.ok() ? text_in(object->status, "uid") : std::string();
-                if (uid.empty()) continue;
-                for (const auto& prefix : {Journal::log_prefix(uid), Journal::plan_prefix(uid)})
-                    for (;;) {
-                        store::Transaction transaction;
-                        for (const auto& record : store().range(prefix, 100).records) transaction.remove(record->key);
-                        if (transaction.changes.empty()) break;
-                        fence.guard(transaction);
-                        auto written = co_await store().apply(ctx, std::move(transaction));
-                        if (!written.ok()) break;
-                    }
-                std::ignore = co_await files.remove(uid);
-            }
-            if (!changed_jobs.empty()) wake_up();
+    };
+    follower.took = [this, ctx, fence](std::vector<store::Event> changes) { return saw_jobs(ctx, fence, std::move(changes)); };
+    co_await store::follow(ctx, store(), clock, "jobs/", std::move(follower));
+}
+
+asio::awaitable<void> Engine::State::saw_jobs(Context ctx, store::Fence fence, std::vector<store::Event> changes) {
+    for (const auto& change : changes) {
+        const auto name = change.key.substr(5);
+        if (change.record) {
+            if (change.record->version == 1) changed_jobs.insert(name);
+            continue;
         }
+        // Removed: it was over, and what is left of it goes too.
+        runs.erase(name);
+        if (!change.previous) continue;
+        auto object = resource::from_stored(*change.previous);
+        const auto uid = object.ok() ? text_in(object->status, "uid") : std::string();
+        if (uid.empty()) continue;
+        for (const auto& prefix : {Journal::log_prefix(uid), Journal::plan_prefix(uid)})
+            for (;;) {
+                store::Transaction transaction;
+                for (const auto& record : store().range(prefix, 100).records) transaction.remove(record->key);
+                if (transaction.changes.empty()) break;
+                fence.guard(transaction);
+                auto written = co_await store().apply(ctx, std::move(transaction));
+                if (!written.ok()) break;
+            }
+        auto gone = co_await output().remove(ctx, uid);
+        if (!gone.ok()) log::warn(ctx, "the output of job {} is not removed: {}", name, gone.error().text());
     }
+    if (!changed_jobs.empty()) wake_up();
+}
+
+void Engine::State::take_order(const store::Record& record) {
+    boost::system::error_code failed;
+    const auto read = json::parse(record.value, failed);
+    if (failed || !read.is_object() || read.get_object().contains("error")) return;
+    const auto& object = read.get_object();
+    const auto what = order_named(text_in(object, "what"));
+    if (!what) return;
+    GivenOrder given;
+    given.key = record.key;
+    const auto rest = std::string_view(record.key).substr(orders_prefix.size());
+    given.job = rest.substr(0, rest.rfind('/'));
+    given.actor = text_in(object, "actor");
+    given.order = {*what, text_in(object, "task"), text_in(object, "digest"), text_in(object, "because"), true};
+    if (const auto* undo = object.if_contains("undo"); undo != nullptr && undo->is_bool()) given.order.undo = undo->get_bool();
+    changed_jobs.insert(given.job); // it may be so new that nobody has looked at it
+    orders.push_back(std::move(given));
+    wake_up();
 }
 
 asio::awaitable<void> Engine::State::watch_orders(Context ctx) {
-    const auto take = [this](const store::Record& record) {
-        boost::system::error_code failed;
-        const auto read = json::parse(record.value, failed);
-        if (failed || !read.is_object() || read.get_object().contains("error")) return;
-        const auto& object = read.get_object();
-        const auto what = order_named(text_in(object, "what"));
-        if (!what) return;
-        GivenOrder given;
-        given.key = record.key;
-        const auto rest = std::string_view(record.key).substr(orders_prefix.size());
-        given.job = rest.substr(0, rest.rfind('/'));
-        given.actor = text_in(object, "actor");
-        given.order = {*what, text_in(object, "task"), text_in(object, "digest"), text_in(object, "because"), true};
-        if (const auto* undo = object.if_contains("undo"); undo != nullptr && undo->is_bool()) given.order.undo = undo->get_bool();
-        changed_jobs.insert(given.job); // it may be so new that nobody has looked at it
-        orders.push_back(std::move(given));
-        wake_up();
-    };
-    for (;;) {
-        auto watch = store().watch(orders_prefix, store().revision());
+    store::Follower follower;
+    follower.list = [this] {
         orders.clear();
-        for (const auto& record : store().range(orders_prefix, 1000).records) take(*record);
-        for (;;) {
-            auto changes = co_await watch->next(ctx);
-            if (!changes.ok() && changes.error().code == Code::cancelled) co_return;
-            if (!changes.ok() && changes.error().code == Code::unavailable) {
-                auto rested = co_await clock.sleep(std::chrono::seconds(1));
-                if (!rested.ok()) co_return;
-                continue;
-            }
-            if (!changes.ok()) break;
-            for (const auto& change : *changes)
-                if (change.record && change.record->version == 1) take(*change.record);
-        }
-    }
+        for (const auto& record : store().range(orders_prefix, 1000).records) take_order(*record);
+    };
+    follower.took = [this](std::vector<store::Event> changes) { return saw_orders(std::move(changes)); };
+    co_await store::follow(ctx, store(), clock, std::string(orders_prefix), std::move(follower));
+}
+
+asio::awaitable<void> Engine::State::saw_orders(std::vector<store::Event> changes) {
+    for (const auto& change : changes)
+        if (change.record && change.record->version == 1) take_order(*change.record);
+    co_return;
 }
 
 json::object status_of(const JobRun& run) {

@@ -43,8 +43,14 @@ public:
         int slots = 1000;             ///< attempts at once, of all jobs
         std::filesystem::path folder; ///< for output
         std::size_t output_limit = 4u << 20;
+        /// Several servers share the store: output is kept in it, so much in all.
+        bool shared = false;
+        std::string server; ///< this one's name among them
+        std::size_t output_total = 256u << 20;
         Duration give_up = std::chrono::minutes(1); ///< after an attempt was told to end and did not
         Duration report = std::chrono::seconds(1);  ///< how often a job's status is brought up to date
+        /// What attempts left on machines out of reach: asked again after this, twice that..., an hour at most, for so long.
+        Duration clean_again = std::chrono::seconds(30), clean_for = std::chrono::hours(24 * 7);
     };
     Engine(asio::any_io_executor executor, resource::Resources& resources, store::Leadership& leadership, Membership& membership,
            const Executors& executors, Pool& pool, Clock& clock, Options options);
@@ -68,7 +74,7 @@ public:
     /// Values of a task's `with` as of now.
     Result<json::value> values_now(const Plan& plan, std::uint32_t task) const;
 
-    OutputFiles& output();
+    OutputLog& output();
     const Membership& membership() const;
     Clock& clock() const;
     /// jobs, running attempts, transitions written, rounds: for /metrics.
@@ -96,6 +102,8 @@ public:
     struct Live;
     std::unique_ptr<Live> at_work; ///< the engine's own
 
+    /// What is not right with a running task, as far as this server knows; empty: nothing.
+    std::string trouble(std::uint32_t task) const;
     /// Waits until something about it has changed since `seen`, which is then brought up to date.
     Task<Unit> changed(Context ctx, std::uint64_t& seen) const;
     void note_change() const;

@@ -141,6 +141,14 @@ void Engine::State::collect(const std::shared_ptr<JobRun>& run, Round& round) {
             detail.inputs = std::move(with->second);
             detail.inputs_new = true;
         }
+        if (options.shared && !start.reattach) {
+            const auto& body = run_of(run->plan.spec.tasks[run->plan.group_of(start.task)], start.phase);
+            if (const auto* with = executors.find(body.executor); with != nullptr && with->begins_here()) {
+                auto& detail = scheduler.replayed(start.task).more();
+                detail.server = options.server;
+                detail.server_new = true;
+            }
+        }
         round.starts.emplace_back(run, start);
     }
     live.prepared.clear();

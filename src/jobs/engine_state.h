@@ -23,7 +23,7 @@ struct RunningAttempt {
     Executor* executor = nullptr; ///< null: there is nothing to do
     Phase phase = Phase::run;
     asio::cancellation_signal let_go;
-    std::shared_ptr<OutputFiles::Sink> sink;
+    std::shared_ptr<OutputLog::Sink> sink;
     bool killed = false, timed_out = false, never_began = false;
     SteadyTime due{};  ///< when the first of the ends came that its round took in
     SteadyTime over{}; ///< when it was known how it ended
@@ -56,6 +56,9 @@ struct Engine::State : std::enable_shared_from_this<Engine::State> {
           clock(clock_),
           options(std::move(options_)),
           files(pool, {options.folder / "jobs", options.output_limit}),
+          records(options.shared ? std::make_unique<OutputRecords>(
+                                       store(), clock, files, OutputRecords::Options{options.output_limit, options.output_total})
+                                 : nullptr),
           wake(executor_),
           report_wake(executor_),
           emptied(executor_),
@@ -69,6 +72,7 @@ struct Engine::State : std::enable_shared_from_this<Engine::State> {
     Clock& clock;
     Options options;
     OutputFiles files;
+    std::unique_ptr<OutputRecords> records; ///< where the store is shared; they are then the log
     std::function<void(Duration)> on_dispatch;
 
     // --- Of a term ---
@@ -97,7 +101,7 @@ struct Engine::State : std::enable_shared_from_this<Engine::State> {
     std::vector<std::shared_ptr<void>> subscriptions;
 
     std::unordered_map<std::string, std::shared_ptr<const Target>> targets; ///< machines of jobs, as they are
-    std::vector<std::pair<std::shared_ptr<JobRun>, std::shared_ptr<OutputFiles::Sink>>> unflushed;
+    std::vector<std::pair<std::shared_ptr<JobRun>, std::shared_ptr<OutputLog::Sink>>> unflushed;
     /// Jobs that were read from the journal lately, to be looked at again.
     struct LookedAt {
         std::string name;
@@ -108,6 +112,7 @@ struct Engine::State : std::enable_shared_from_this<Engine::State> {
     std::uint64_t transitions = 0, rounds = 0;
 
     store::Store& store() { return resources.store(); }
+    OutputLog& output() { return records ? static_cast<OutputLog&>(*records) : files; }
     const resource::Kind& kind(std::string_view name) const { return *resources.registry().find(name); }
     Moment moment() const { return {clock.steady(), clock.wall().time_since_epoch().count()}; }
     void wake_up() {
@@ -120,7 +125,10 @@ struct Engine::State : std::enable_shared_from_this<Engine::State> {
     void load_all(const Context& ctx);
     asio::awaitable<void> pump(Context ctx, store::Fence fence);
     asio::awaitable<void> watch_jobs(Context ctx, store::Fence fence);
+    asio::awaitable<void> saw_jobs(Context ctx, store::Fence fence, std::vector<store::Event> changes);
     asio::awaitable<void> watch_orders(Context ctx);
+    asio::awaitable<void> saw_orders(std::vector<store::Event> changes);
+    void take_order(const store::Record& record);
     asio::awaitable<void> report(Context ctx, store::Fence fence);
     asio::awaitable<void> flush_output(Context ctx);
     asio::awaitable<void> let_go_of_all();
@@ -155,6 +163,8 @@ struct Engine::State : std::enable_shared_from_this<Engine::State> {
     void begin(const Context& ctx, std::shared_ptr<JobRun> run, Scheduler::Start start, SteadyTime due);
     asio::awaitable<void> work(Context ctx, std::shared_ptr<JobRun> run, Scheduler::Start start,
                                std::shared_ptr<RunningAttempt> running);
+    asio::awaitable<OutputLog::Kept> kept_output(Context ctx, OutputLog::Name name);
+    asio::awaitable<void> keep_output(Context ctx, RunningAttempt& running);
     asio::awaitable<void> kill(Context ctx, std::shared_ptr<JobRun> run, Scheduler::Kill kill);
     void clean_leftovers(const Context& ctx, const std::shared_ptr<JobRun>& run);
     void clean(const Context& ctx, std::shared_ptr<JobRun> run, std::uint32_t task, std::shared_ptr<RunningAttempt> running);

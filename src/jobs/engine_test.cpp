@@ -429,7 +429,7 @@ tasks:
         if (begun.attempt.task == "b@n-1") EXPECT_EQ(begun.attempt.body.as_string(), "v 1.2");
     }
     const auto run = world.job("j");
-    auto page = world.wait(world.server->engine->output().read({run->uid, 0, 1, Phase::run}, 0, 1 << 20));
+    auto page = world.wait(world.server->engine->output().read(Context::background(), {run->uid, 0, 1, Phase::run}, 0, 1 << 20));
     ASSERT_TRUE(page.ok());
     ASSERT_EQ(page->pieces.size(), 2u);
     EXPECT_EQ(page->pieces[0].bytes, "login with (secret)\n");

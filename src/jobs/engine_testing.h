@@ -34,6 +34,7 @@ struct World {
     std::shared_ptr<store::MemoryStore::Shared> shared = std::make_shared<store::MemoryStore::Shared>();
     std::unique_ptr<resource::Sealer> sealer = resource::Sealer::ephemeral();
     Engine::Options options;
+    Duration lease = 10s;   ///< of the servers that are made from now on
     bool uses_pool = false; ///< files are written and read: time waits for them
 
     /// One server. Destroying it after `stop` is its death; what it had begun goes on.
@@ -46,7 +47,8 @@ struct World {
         std::unique_ptr<Engine> engine;
         TaskGroup group;
 
-        explicit Server(World& of) : world(of), store(of.loop.get_executor(), of.shared), group(of.loop.get_executor()) {
+        explicit Server(World& of, std::string name = "s")
+            : world(of), store(of.loop.get_executor(), of.shared), group(of.loop.get_executor()) {
             registry.add(resource::node_kind());
             registry.add(resource::secret_kind());
             registry.add(resource::event_kind());
@@ -54,11 +56,14 @@ struct World {
             registry.add(rolling_rule_kind());
             resources = std::make_unique<resource::Resources>(store, registry, *of.sealer, of.clock);
             store::Leadership::Options lead;
-            lead.server = "s";
+            lead.server = name;
+            lead.ttl = of.lease;
             lead.clock = &of.clock;
             leadership = std::make_unique<store::Leadership>(of.loop.get_executor(), store, lead);
+            auto with = of.options;
+            with.server = name;
             engine = std::make_unique<Engine>(of.loop.get_executor(), *resources, *leadership, of.catalog, of.executors, of.pool,
-                                              of.clock, of.options);
+                                              of.clock, with);
             group.spawn(leadership->run(Context::background()));
             group.spawn(engine->run(Context::background()));
         }
@@ -109,22 +114,30 @@ struct World {
         until([&] { return result->has_value(); });
         return result->has_value() ? std::move(**result) : Result<T>(Error{Code::timeout, "never"});
     }
-    void start() {
-        server = std::make_unique<Server>(*this);
+    void start(const std::string& name = "s") {
+        server = std::make_unique<Server>(*this, name);
         until([&] { return server->leadership->leads(); });
         settle();
     }
-    void stop() {
-        if (!server) return;
+    void stop() { stop(server); }
+    void stop(std::unique_ptr<Server>& which) {
+        if (!which) return;
         bool over = false;
         auto body = [](TaskGroup& group, bool& flag) -> asio::awaitable<void> {
             co_await group.stop();
             flag = true;
         };
-        asio::co_spawn(loop, body(server->group, over), asio::detached);
+        asio::co_spawn(loop, body(which->group, over), asio::detached);
         for (int i = 0; i < 10'000 && !over; ++i) settle();
         EXPECT_TRUE(over) << "the server does not stop";
-        server.reset();
+        which.reset();
+    }
+    /// The present leader's lease ends, as when it hangs: it is not told, and `next` leads.
+    void depose(Server& next) {
+        const auto held = shared->records.at("sys/leader/controllers")->lease;
+        auto gone = wait(next.store.revoke(Context::background(), held));
+        EXPECT_TRUE(gone.ok());
+        EXPECT_TRUE(until([&] { return next.leadership->leads(); }, 1min));
     }
     void node(const std::string& name, std::map<std::string, std::string> labels) {
         auto made = wait(server->resources->create(Context::background(), server->kind("Node"),

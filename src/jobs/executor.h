@@ -7,8 +7,10 @@
 
 #include <boost/json/object.hpp>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -99,11 +101,14 @@ public:
     /// twice: bytes before what is kept already are dropped.
     virtual void write(Stream stream, std::uint64_t offset, std::string_view bytes) = 0;
     virtual void step(Step step) = 0;
+    /// Something is not right while it runs: its machine is out of reach. Said to whoever asks why, until `over` is set.
+    virtual void troubled(std::string words, std::shared_ptr<const std::atomic<bool>> over) {}
 };
 
 /// How far each stream was kept: read on from here.
 struct Offsets {
     std::uint64_t out = 0, err = 0;
+    std::string line{}; ///< what of the output stands after its last line end: the next byte goes on with it
 };
 
 /// What was found when asked for an attempt that may have been begun by a server that is gone.
@@ -145,6 +150,8 @@ public:
     /// Does it work on machines (a task needs `on`) or at the server?
     enum class Place { node, server };
     virtual Place place() const = 0;
+    /// Attempts run at the very server that began them, whatever they work on: no other server can ask for one.
+    virtual bool begins_here() const { return false; }
 
     /// Checks a body at submission, `${...}` not bound yet. All that is wrong at once: `invalid`, fields' paths relative to the
     /// body ("playbook", "blocks[2].mode"; "" for the body itself). No I/O.

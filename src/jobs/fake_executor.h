@@ -43,6 +43,10 @@ public:
     std::function<Script(const Attempt&)> script;
     /// Called when an attempt's work is done, before anybody is told: registers services, say.
     std::function<void(const Begun&)> when_done;
+    /// Attempts can be asked for only where they were begun, as a program at a server.
+    bool here = false;
+    /// So many calls of `clean_up` find the machine out of reach.
+    int out_of_reach = 0;
     /// The next call of `start` for this task ends without having begun anything, as if the host could not be reached.
     std::map<std::string, int> unreachable;
 
@@ -55,6 +59,7 @@ public:
 
     std::string_view name() const override { return name_; }
     Place place() const override { return place_; }
+    bool begins_here() const override { return here; }
     Result<Unit> check(const json::value& body) const override {
         if (const auto* object = body.if_object(); object != nullptr && object->contains("bad")) {
             Error error{Code::invalid, "the body is not right"};
@@ -95,6 +100,10 @@ public:
         co_return Unit{};
     }
     Task<Unit> clean_up(Context ctx, Attempt attempt) override {
+        if (out_of_reach > 0) {
+            --out_of_reach;
+            co_return Error{Code::unavailable, "no route to host"};
+        }
         if (const auto found = attempts_.find(attempt.id); found != attempts_.end()) found->second.cleaned = true;
         co_return Unit{};
     }

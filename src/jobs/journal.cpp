@@ -213,6 +213,10 @@ std::vector<Journal::Entry> Journal::record(Scheduler& scheduler, const std::vec
             put_json(body, 'v', task, detail->values);
             values_at_[task] = next_;
         }
+        if (std::exchange(detail->server_new, false)) {
+            put_json(body, 's', task, json::value(detail->server));
+            servers_at_[task] = next_;
+        }
     }
     if (body.size() > 1) out.push_back(seal(std::move(body)));
     return out;
@@ -233,7 +237,7 @@ Result<Unit> Journal::replay(Scheduler& scheduler, std::string_view key, std::st
         if (type == 'h') {
             read_head(in, scheduler.replayed_head());
             head_at_ = number;
-        } else if (type == 'r' || type == 'i' || type == 'v' || type == 'c') {
+        } else if (type == 'r' || type == 'i' || type == 'v' || type == 's' || type == 'c') {
             const auto task = in.choice<std::uint32_t>(rows_at_.size());
             if (in.bad()) return damaged;
             auto& row = scheduler.replayed(task);
@@ -246,9 +250,11 @@ Result<Unit> Journal::replay(Scheduler& scheduler, std::string_view key, std::st
                 boost::system::error_code failed;
                 auto read = json::parse(in.text(), failed);
                 if (failed) return damaged;
-                (type == 'i' ? inputs_at_ : values_at_)[task] = number;
+                (type == 'i' ? inputs_at_ : type == 'v' ? values_at_ : servers_at_)[task] = number;
                 if (type == 'i')
                     row.more().inputs = std::move(read);
+                else if (type == 's' && read.is_string())
+                    row.more().server = std::string_view(read.get_string());
                 else if (read.is_object())
                     row.more().values = std::move(read.get_object());
             }
@@ -288,13 +294,16 @@ Journal::Compaction Journal::compact(Scheduler& scheduler) {
             const auto& detail = *scheduler.row(task).detail;
             if (type == 'i')
                 put_json(body, type, task, detail.inputs);
-            else
+            else if (type == 'v')
                 put_json(body, type, task, detail.values);
+            else
+                put_json(body, type, task, json::value(detail.server));
             number = next_;
         }
     };
     rewrite(inputs_at_, 'i');
     rewrite(values_at_, 'v');
+    rewrite(servers_at_, 's');
     for (auto place = sizes_.begin(); place != sizes_.end() && place->first <= last; place = sizes_.erase(place))
         bytes_ -= place->second;
     if (body.size() > 1) out.entries.push_back(seal(std::move(body)));

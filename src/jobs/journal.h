@@ -51,7 +51,7 @@ private:
     std::size_t bytes_ = 0;
     std::map<std::uint64_t, std::size_t> sizes_;
     std::vector<std::uint64_t> rows_at_; ///< the record that has the row's newest state; 0: none
-    std::map<std::uint32_t, std::uint64_t> inputs_at_, values_at_;
+    std::map<std::uint32_t, std::uint64_t> inputs_at_, values_at_, servers_at_;
     std::uint64_t head_at_ = 0;
 };
 

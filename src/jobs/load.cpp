@@ -20,6 +20,12 @@ void JobRun::note_change() const {
     if (notifier_) notifier_->notify_all();
 }
 
+std::string JobRun::trouble(std::uint32_t task) const {
+    if (!at_work) return {};
+    const auto found = at_work->running.find(task);
+    return found == at_work->running.end() || !found->second->sink ? std::string() : found->second->sink->trouble();
+}
+
 Task<Unit> JobRun::changed(Context ctx, std::uint64_t& seen) const {
     while (seen == version_) {
         if (!notifier_) notifier_ = std::make_unique<Notifier>(co_await asio::this_coro::executor);

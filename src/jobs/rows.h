@@ -53,11 +53,12 @@ struct Past {
 
 /// What most tasks have nothing of.
 struct RowDetail {
-    std::string words;                           ///< of the last outcome, or why it is skipped
-    json::object values;                         ///< what it published
-    json::value inputs;                          ///< what `with` was bound to
-    std::vector<Past> past;                      ///< the last few
-    bool values_new = false, inputs_new = false; ///< not in the journal yet
+    std::string words;      ///< of the last outcome, or why it is skipped
+    json::object values;    ///< what it published
+    json::value inputs;     ///< what `with` was bound to
+    std::vector<Past> past; ///< the last few
+    std::string server;     ///< that began the last attempt, where only that one can ask for it
+    bool values_new = false, inputs_new = false, server_new = false; ///< not in the journal yet
 };
 constexpr std::size_t kept_past = 4;
 

@@ -56,6 +56,10 @@ std::string waits_for(const JobRun& run, std::uint32_t task) {
         return edges.empty() ? std::string() : "the end of " + edges;
     }
     case TaskState::ready: return run.scheduler->why_not_begun(task);
+    case TaskState::running: {
+        const auto trouble = run.trouble(task);
+        return trouble.empty() ? std::string() : "its machine: " + trouble;
+    }
     case TaskState::waiting: break;
     default: return {};
     }

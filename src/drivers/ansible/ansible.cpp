@@ -96,6 +96,7 @@ public:
 
     std::string_view name() const override { return "ansible"; }
     Place place() const override { return Place::node; }
+    bool begins_here() const override { return true; }
 
     Result<Unit> check(const json::value& body) const override {
         static const resource::Field declared = ansible_fields();

@@ -38,6 +38,7 @@ public:
 
     std::string_view name() const override { return "local"; }
     Place place() const override { return Place::server; }
+    bool begins_here() const override { return true; }
 
     Result<Unit> check(const json::value& body) const override {
         static const resource::Field declared = local_fields();

@@ -21,28 +21,18 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// A stream's lines, as they come. Longer ones are cut.
-class Lines {
-public:
-    Lines(bool from_the_middle, std::size_t longest) : longest_(longest), skip_(from_the_middle) {}
-    template <class F> void feed(std::string_view bytes, const F& line) {
-        while (!bytes.empty()) {
-            const auto end = bytes.find('\n');
-            const auto part = bytes.substr(0, end);
-            held_.append(part.substr(0, longest_ - std::min(longest_, held_.size())));
-            if (end == std::string_view::npos) return;
-            if (!skip_) line(held_);
-            skip_ = false;
-            held_.clear();
-            bytes.remove_prefix(end + 1);
-        }
+/// Gives out a stream's lines as they end; `held` is what has come of the one that has not. Longer ones are cut.
+template <class F> void feed_lines(std::string& held, std::string_view bytes, std::size_t longest, const F& line) {
+    while (!bytes.empty()) {
+        const auto end = bytes.find('\n');
+        const auto part = bytes.substr(0, end);
+        held.append(part.substr(0, longest - std::min(longest, held.size())));
+        if (end == std::string_view::npos) return;
+        line(held);
+        held.clear();
+        bytes.remove_prefix(end + 1);
     }
-
-private:
-    std::string held_;
-    std::size_t longest_;
-    bool skip_;
-};
+}
 
 /// Takes the last line that our program writes off a stream of errors.
 class Trailer {
@@ -175,7 +165,8 @@ struct RemoteAttempts::Answer {
 };
 
 asio::awaitable<RemoteAttempts::Answer> RemoteAttempts::ask(Context ctx, const resource::Node& node, bool sudo, std::string what,
-                                                            std::string folder, RemoteWork work, RemoteOutput* out) {
+                                                            std::string folder, RemoteWork work, RemoteOutput* out,
+                                                            std::shared_ptr<std::atomic<bool>> begun) {
     const auto word = random_id();
     const auto at = out != nullptr ? out->at : jobs::Offsets{};
     HostCommand command;
@@ -191,17 +182,14 @@ asio::awaitable<RemoteAttempts::Answer> RemoteAttempts::ask(Context ctx, const r
                     std::move(work.runner)};
     command.input = std::move(work.input);
     command.sudo = sudo;
-    command.begun = std::make_shared<std::atomic<bool>>(false);
-    const auto begun = command.begun;
+    command.begun = begun;
 
     struct Sorting {
-        Sorting(const std::string& word_, bool from_the_middle, std::size_t longest)
-            : trailer(word_), lines(from_the_middle, longest) {}
+        explicit Sorting(const std::string& word_) : trailer(word_) {}
         Trailer trailer;
-        Lines lines;
         std::string tail; // of the errors, for messages
     };
-    auto sorting = std::make_shared<Sorting>(word, at.out > 0, out != nullptr ? out->longest_line : 0);
+    auto sorting = std::make_shared<Sorting>(word);
     const auto keep_errors = [out](Sorting& to, const std::string& bytes) {
         if (bytes.empty()) return;
         to.tail = (to.tail + bytes).substr(to.tail.size() + bytes.size() > 2000 ? to.tail.size() + bytes.size() - 2000 : 0);
@@ -215,7 +203,7 @@ asio::awaitable<RemoteAttempts::Answer> RemoteAttempts::ask(Context ctx, const r
         } else if (out != nullptr) {
             if (out->on_bytes) out->on_bytes(jobs::Stream::out, out->at.out, piece);
             out->at.out += piece.size();
-            if (out->on_line) sorting->lines.feed(piece, out->on_line);
+            if (out->on_line) feed_lines(out->at.line, piece, out->longest_line, out->on_line);
         }
     };
     auto ran = co_await runner_.run(ctx, node, std::move(command));
@@ -295,16 +283,20 @@ Task<RemoteEnd> RemoteAttempts::start(Context ctx, resource::Node node, bool sud
     if (!answer.words.empty()) co_return end_of(answer.words, node);
     if (!answer.begun || answer.error->code == Code::cancelled) co_return *answer.error;
     log::info(ctx, "the connection broke during attempt {} on {}, it is taken up again: {}", id, node.name, answer.error->message);
-    co_return co_await follow(ctx, std::move(node), sudo, std::move(id), out, patience);
+    co_return co_await follow(ctx, std::move(node), sudo, std::move(id), out, patience, answer.error->message);
 }
 
 Task<RemoteEnd> RemoteAttempts::follow(Context ctx, resource::Node node, bool sudo, std::string id, RemoteOutput& out,
-                                       Duration patience) {
+                                       Duration patience, std::string broke) {
     Duration wait = 500ms;
     auto give_up = clock_.steady() + patience;
     for (;;) {
         const auto before = out.at;
-        auto answer = co_await ask(ctx, node, sudo, "attach", id, {}, &out);
+        const auto back = std::make_shared<std::atomic<bool>>(false);
+        if (!broke.empty() && out.on_trouble)
+            out.on_trouble(fmt::format("{} is out of reach, what runs there goes on and is asked for again: {}", node.name, broke),
+                           back);
+        auto answer = co_await ask(ctx, node, sudo, "attach", id, {}, &out, back);
         if (!answer.words.empty()) {
             auto end = end_of(answer.words, node);
             if (end.ok() && end->what == RemoteEnd::What::never && answer.words.size() > 1) {
@@ -315,6 +307,7 @@ Task<RemoteEnd> RemoteAttempts::follow(Context ctx, resource::Node node, bool su
             co_return std::move(end);
         }
         if (!is_worth_another_try(*answer.error)) co_return *answer.error;
+        broke = answer.error->message;
         if (answer.begun && (out.at.out != before.out || out.at.err != before.err)) { // it was there meanwhile
             give_up = clock_.steady() + patience;
             wait = 500ms;
@@ -328,7 +321,7 @@ Task<RemoteEnd> RemoteAttempts::follow(Context ctx, resource::Node node, bool su
 Task<RemoteEnd> RemoteAttempts::attach(Context ctx, resource::Node node, bool sudo, std::string id, RemoteOutput& out,
                                        Duration patience) {
     if (!is_good_id(id)) co_return Error{Code::invalid, fmt::format("\"{}\" is no attempt's id", id)};
-    co_return co_await follow(ctx, std::move(node), sudo, std::move(id), out, patience);
+    co_return co_await follow(ctx, std::move(node), sudo, std::move(id), out, patience, {});
 }
 
 Task<Unit> RemoteAttempts::cancel(Context ctx, resource::Node node, bool sudo, std::string id) {

@@ -85,10 +85,12 @@ struct RemoteEnd {
 
 /// Where an attempt's output goes.
 struct RemoteOutput {
-    jobs::Offsets at; ///< kept so far; moves on
+    jobs::Offsets at; ///< kept so far, with the beginning of the line that goes on; moves on
     std::function<void(jobs::Stream, std::uint64_t offset, std::string_view bytes)> on_bytes;
     std::function<void(std::string_view line)> on_line; ///< each whole line of standard output, without its end; may be empty
     std::size_t longest_line = 4096;                    ///< what is beyond is cut
+    /// The host is out of reach, and asked again; `back` is set when it is not any more.
+    std::function<void(std::string words, std::shared_ptr<const std::atomic<bool>> back)> on_trouble;
 };
 
 /// Attempts that outlive the server. Each runs detached in a folder of its own on its host, which holds its output and its exit
@@ -116,8 +118,11 @@ public:
 private:
     struct Answer;
     asio::awaitable<Answer> ask(Context ctx, const resource::Node& node, bool sudo, std::string what, std::string folder,
-                                RemoteWork work, RemoteOutput* out);
-    Task<RemoteEnd> follow(Context ctx, resource::Node node, bool sudo, std::string id, RemoteOutput& out, Duration patience);
+                                RemoteWork work, RemoteOutput* out,
+                                std::shared_ptr<std::atomic<bool>> begun = std::make_shared<std::atomic<bool>>(false));
+    /// `broke`: why it has to be taken up again; empty: another server had begun it.
+    Task<RemoteEnd> follow(Context ctx, resource::Node node, bool sudo, std::string id, RemoteOutput& out, Duration patience,
+                           std::string broke);
 
     CommandRunner& runner_;
     Clock& clock_;

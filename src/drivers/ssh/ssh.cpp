@@ -92,6 +92,9 @@ public:
         if (tail_.size() > 1000) tail_.erase(0, tail_.size() - 1000);
     }
     void step(Step step) override { to_.step(std::move(step)); }
+    void troubled(std::string words, std::shared_ptr<const std::atomic<bool>> over) override {
+        to_.troubled(std::move(words), std::move(over));
+    }
     std::string last_line() const {
         std::string_view text(tail_);
         while (!text.empty() && static_cast<unsigned char>(text.back()) <= ' ') text.remove_suffix(1);
@@ -277,7 +280,10 @@ private:
         out.on_bytes = [&to](jobs::Stream stream, std::uint64_t offset, std::string_view bytes) {
             to.write(stream, offset, bytes);
         };
-        out.at = kept;
+        out.at = std::move(kept);
+        out.on_trouble = [&to](std::string words, std::shared_ptr<const std::atomic<bool>> over) {
+            to.troubled(std::move(words), std::move(over));
+        };
         out.on_line = [&to, &blocks](std::string_view line) {
             const auto read = read_block_line(line);
             if (!read) return;

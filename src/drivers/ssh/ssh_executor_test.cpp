@@ -8,6 +8,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -163,6 +164,36 @@ CO_TEST(SshExecutor, AServerThatDiedIsFollowedByOneThatReadsOn) {
     EXPECT_EQ(bench.file("count"), "run\n");
     CO_ASSERT_OK(cleaned);
     EXPECT_FALSE(std::filesystem::exists(bench.attempts() / "follow"));
+}
+
+CO_TEST(SshExecutor, StepsAreSeenAlsoWhereTheirLineWasHalfRead) {
+    CO_NEEDS_SSHD();
+    for (const auto* first : {"= 1 chan", "= 1 changed file /x: new\\\\n"}) { // in the middle of a line, and at its end
+        Bench bench(loop);
+        KeptOutput output;
+        const bool whole = std::string_view(first).ends_with("\\\\n");
+        const auto attempt =
+            attempt_on("half", body_of(fmt::format("command: [sh, -c, \"printf '{}'; sleep 0.8; printf '{}= 2 ok file /y\\\\n'\"]",
+                                                   first, whole ? "" : "ged file /x: new\\\\n")));
+        asio::cancellation_signal cancel;
+        bool ended = false;
+        asio::co_spawn(
+            loop, bench.executor->start(ctx(), attempt, output),
+            asio::bind_cancellation_slot(cancel.slot(), [&ended](std::exception_ptr, Result<Outcome>) { ended = true; }));
+        while (output.out.empty()) co_await a_while(5ms);
+        cancel.emit(asio::cancellation_type::terminal);
+        while (!ended) co_await a_while(2ms);
+        const auto before = output.steps.size();
+        RemoteAttempts next_remote(bench.runner);
+        auto next = ssh_executor(next_remote, bench.pool, {});
+        auto found = co_await next->reattach(ctx(), attempt, output.offsets(), output);
+        co_await bench.stop();
+        CO_ASSERT_OK(found);
+        EXPECT_EQ(before, whole ? 1u : 0u);
+        CO_ASSERT(output.steps.size() == 2u);
+        EXPECT_EQ(output.steps[0].name, "file /x");
+        EXPECT_EQ(output.steps[1].name, "file /y");
+    }
 }
 
 CO_TEST(SshExecutor, ABrokenConnectionIsTakenUpAgain) {

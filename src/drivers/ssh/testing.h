@@ -39,7 +39,7 @@ public:
     std::string out, err;
     bool gaps = false;
     std::vector<jobs::Step> steps;
-    jobs::Offsets offsets() const { return {out.size(), err.size()}; }
+    jobs::Offsets offsets() const { return {out.size(), err.size(), out.substr(out.rfind('\n') + 1)}; }
 };
 
 inline jobs::Attempt attempt_on(std::string id, boost::json::value body) {

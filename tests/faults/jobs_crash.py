@@ -26,6 +26,17 @@ def sweep(site):
     site.wait_for("nothing passes any more", lambda: all(one["status"].get("state") != "passing" for one in site.server.api().all("instances")), 30)
 
 
+def submit(site, number):
+    """The example as a job of this number, after the one before it; returns its name."""
+    job = f"jiocloud-{number}"
+    if number > 1:
+        site.cli.ok("job", "cancel", f"jiocloud-{number - 1}", "--because", "the next one")
+        sweep(site)
+    with open(EXAMPLE) as file:
+        site.cli.ok("apply", "-f", "-", stdin=file.read().replace("name: jiocloud\n", f"name: {job}\n"))
+    return job
+
+
 def killed_on_its_way(site, job, kills, chance):
     """Kills until the job is done or `kills` are used up; returns how many it were."""
     done = 0
@@ -42,18 +53,22 @@ def killed_on_its_way(site, job, kills, chance):
 
 
 def the_same_end(site, job):
+    """The end that every run comes to, as every server shows it."""
     site.wait_job(job)
-    api = site.server.api()
-    equal(f"{job}: nothing is missing", api.get(f"/v1/jobs/{job}/missing")["missing"], [])
     for name in MACHINES:
         ran = site.ran(name)
         once = [task for task, _ in ran if not task.startswith(AGAIN)]
         if len(once) != len(set(once)) or len(ran) != len(set(ran)):
             raise orrery_lab.Failed(f"{job}: a body ran twice on {name}: {ran}")
-        pieces = api.get(f"/v1/jobs/{job}/output?task=packages@{name}")["pieces"]
-        printed = "".join(piece["text"] for piece in pieces if piece["stream"] == "out")
-        if printed != "".join(f"package {i} of 5\n" for i in range(1, 6)):
-            raise orrery_lab.Failed(f"{job}: what packages@{name} printed is not all there, once: {pieces}")
+    for server in site.servers:
+        api = server.api()
+        at = f" at {server.name}" if len(site.servers) > 1 else ""
+        orrery_lab.wait_until(f"{job}: nothing is missing{at}", lambda: api.get(f"/v1/jobs/{job}/missing")["missing"] == [], 5)
+        for name in MACHINES:
+            pieces = api.get(f"/v1/jobs/{job}/output?task=packages@{name}")["pieces"]
+            printed = "".join(piece["text"] for piece in pieces if piece["stream"] == "out")
+            if printed != "".join(f"package {i} of 5\n" for i in range(1, 6)):
+                raise orrery_lab.Failed(f"{job}: what packages@{name} printed is not all there, once{at}: {pieces}")
     equal(f"{job}: three monitors are on the map", site.by_name["stmonleader1"].run("cat", "/srv/monmap").count("10.77."), 3)
     equal(f"{job}: two identity servers are behind the load balancer", site.by_name["haproxy1"].run("cat", "/srv/pool-keystone").count(":5000"), 2)
 
@@ -62,16 +77,10 @@ def main(given):
     say(f"seed {given.seed} (give --seed to repeat the instants)")
     chance = random.Random(given.seed)
     site = Site(given.orrery)
-    with open(EXAMPLE) as file:
-        example = file.read()
     kills = runs = 0
     while kills < given.kills:
         runs += 1
-        job = f"jiocloud-{runs}"
-        if runs > 1:
-            site.cli.ok("job", "cancel", f"jiocloud-{runs - 1}", "--because", "the next one")
-            sweep(site)
-        site.cli.ok("apply", "-f", "-", stdin=example.replace("name: jiocloud\n", f"name: {job}\n"))
+        job = submit(site, runs)
         killed = killed_on_its_way(site, job, given.kills - kills, chance)
         kills += killed
         the_same_end(site, job)

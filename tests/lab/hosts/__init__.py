@@ -130,9 +130,10 @@ while :; do sleep 3600 & wait $!; done
         quiet("ip", "-n", self.hosts.middle, "link", "set", self.wire, "up")
 
     def crash(self):
-        """All of its processes are gone at once."""
+        """All of its processes are gone at once, and when this returns."""
         with contextlib.suppress(Exception):
             os.kill(self.first_process(), signal.SIGKILL)
+            self.shell.wait(10)  # ends when the last of them has
         self.shell.kill()
         self.shell.wait()
 

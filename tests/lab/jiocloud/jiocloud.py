@@ -7,7 +7,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import orrery_lab  # noqa: E402
 from hosts import Hosts  # noqa: E402
-from orrery_lab import Cli, Server, check, equal, run, say  # noqa: E402
+from orrery_lab import Cli, Etcd, Server, check, equal, run, say, scratch  # noqa: E402
 
 EXAMPLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "examples", "jiocloud.yaml")
 MACHINES = {"bootstrap1": "bootstrap", "stmonleader1": "stmonleader", "stmon1": "stmon", "stmon2": "stmon", "ct1": "ct", "ocdb1": "ocdb", "oc1": "oc",
@@ -15,14 +15,24 @@ MACHINES = {"bootstrap1": "bootstrap", "stmonleader1": "stmonleader", "stmon1": 
 
 
 class Site:
-    """Ten hosts, a server among them, and a login."""
+    """Ten hosts, a server among them (or several that share an etcd), and a login."""
 
-    def __init__(self, orrery):
-        self.hosts = Hosts(len(MACHINES))
+    def __init__(self, orrery, servers=1, **hosts):
+        self.hosts = Hosts(len(MACHINES), **hosts)
         self.hosts.enter()
         self.by_name = dict(zip(MACHINES, self.hosts))
-        self.server = Server(orrery)
+        if servers == 1:
+            self.servers = [Server(orrery)]
+        else:
+            self.etcd = Etcd(1)
+            key = os.path.join(scratch("shared"), "secrets.key")
+            self.servers = [Server(orrery, name, store_url=self.etcd.url("lab"), arguments=["--secrets-key-file", key])
+                            for name in ("alpha", "beta", "gamma", "delta", "epsilon")[:servers]]
+        self.server = self.servers[0]
         self.server.start()
+        for other in self.servers[1:]:
+            other._token = self.server.token()
+            other.start()
         self.api = self.server.api()
         self.api.put("/v1/secrets/lab-key", {"kind": "Secret", "name": "lab-key", "spec": {"values": {"private_key": self.hosts.private_key()}}})
         for name, host in self.by_name.items():

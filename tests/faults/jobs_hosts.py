@@ -1,0 +1,212 @@
+#!/usr/bin/python3 -B
+"""Jobs on ten hosts that have the troubles hosts have: three of ten are cut off for a while, one has a full disk, one another host key, one lets few sessions
+in, one few logins. The rest goes on, words say what is the matter, and when it is mended nothing was lost and nothing ran twice. --cut 60 is the long version."""
+import os
+import socket
+import subprocess
+import sys
+import time
+
+sys.path[:0] = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lab")]
+import orrery_lab  # noqa: E402
+from hosts import Hosts  # noqa: E402
+from orrery_lab import Cli, Server, check, contains, equal, run, say, wait_until  # noqa: E402
+
+RAN = 'echo "$ORRERY_TASK" >>/srv/ran\n'
+
+
+def options(parser):
+    parser.add_argument("--cut", type=float, default=10, help="seconds for which three hosts are cut off")
+
+
+class Site:
+    def __init__(self, orrery):
+        def each(number):
+            return {7: ["MaxStartups 2:100:2"], 8: ["MaxSessions 10"]}.get(number, ["MaxSessions 64", "MaxStartups 100:30:200"])
+        self.hosts = Hosts(10, settings=(), each=each, small=lambda number: "2m" if number == 6 else None)
+        self.hosts.enter()
+        self.server = Server(orrery)
+        self.server.start()
+        self.api = self.server.api()
+        self.api.put("/v1/secrets/lab-key", {"kind": "Secret", "name": "lab-key", "spec": {"values": {"private_key": self.hosts.private_key()}}})
+        for host in self.hosts:
+            self.api.put(f"/v1/nodes/{host.name}", {**self.hosts.node(host), "labels": {"role": "web"}})
+        self.cli = Cli(orrery, self.server).login(self.server)
+
+    def restart(self):
+        """A server that is new has no connections yet."""
+        equal("the server stops in peace", self.server.stop(), 0)
+        self.server.start()
+        self.api = self.server.api()
+
+    def submit(self, name, tasks, **spec):
+        self.api.put(f"/v1/jobs/{name}", {"kind": "Job", "name": name, "spec": {"tasks": tasks, **spec}})
+
+    def states(self, name, task=None):
+        """{node: state} of one task's, or {task: state} of all."""
+        tasks = self.api.get(f"/v1/jobs/{name}/tasks?limit=5000")["tasks"]
+        return {one["node"] if task else one["task"]: one["state"] for one in tasks if not task or one["name"] == task}
+
+    def why(self, name, task):
+        return self.cli.ok("job", "why", name, task)
+
+    def said(self, name, task):
+        return "".join(piece["text"] for piece in self.api.get(f"/v1/jobs/{name}/output?task={task}")["pieces"] if piece["stream"] == "out")
+
+    def done(self, name, seconds=60):
+        ended = self.cli("job", "wait", name, seconds=seconds)
+        check(f"job {name} succeeds", ended.status == 0, f"{ended}\n{self.cli('job', 'show', name)}")
+
+    def ran_once(self, what, host, *tasks):
+        ran = host.run("cat", "/srv/ran").split()
+        equal(what, [ran.count(task) for task in tasks], [1] * len(tasks))
+
+
+def cut_off(site, seconds):
+    lines = 12
+    body = RAN + f"for i in $(seq {lines}); do echo line $i of {lines}; sleep 0.25; done\n"
+    site.submit("cut", [{"name": "first", "on": "web", "timeout": "10m", "run": body}, {"name": "second", "on": "web", "after": "first", "same_host": True, "run": RAN}])
+    wait_until("all ten are at it", lambda: all(host.run("cat", "/srv/ran", check=False) for host in site.hosts), 20)
+    cut, rest = site.hosts[0:3], site.hosts[3:10]
+    for host in cut:
+        host.cut()
+    begun = time.monotonic()
+    wait_until("the seven others are through", lambda: all(site.states("cut", "second")[host.name] == "succeeded" for host in rest), 30)
+    took = time.monotonic() - begun
+    say(f"ok    with three of ten hosts cut off, the seven others were through {took:.1f} s later")
+    equal("the three are neither failed nor forgotten", [site.states("cut", "first")[host.name] for host in cut], ["running"] * 3)
+    words = ""
+    while time.monotonic() < begun + seconds:
+        words = words or next((text for host in cut if "out of reach" in (text := site.why("cut", f"first@{host.name}"))), "")
+        time.sleep(0.5)
+    if seconds > 62:  # a connection is given up after three silences of 15 s
+        contains("`why` says what is the matter", words, "out of reach", "asked for again")
+    say(f"      {words.splitlines()[0] if words else 'the connection has not been given up in this time'}")
+    for host in cut:
+        host.heal()
+    healed = time.monotonic()
+    site.done("cut", 120)
+    say(f"      the three were taken up again and through {time.monotonic() - healed:.1f} s after {seconds:.0f} s without a network")
+    for host in site.hosts:
+        equal(f"what {host.name} said is whole", site.said("cut", f"first@{host.name}"), "".join(f"line {i} of {lines}\n" for i in range(1, lines + 1)))
+        site.ran_once(f"and nothing ran twice on {host.name}", host, f"first@{host.name}", f"second@{host.name}")
+    wait_until("and nothing of it is left on them", lambda: site.api.get("/v1/jobs/cut")["status"].get("cleaned"), 90)
+
+
+def lost_for_good(site):
+    """The long version only: a minute's patience is part of it."""
+    host = site.hosts[9]
+    site.submit("gone", [{"name": "long", "on": [host.name], "timeout": "5s", "run": RAN + "sleep 20"}])
+    wait_until("it runs", lambda: "long" in host.run("cat", "/srv/ran"), 20)
+    host.cut()
+    ended = site.cli("job", "wait", "gone", seconds=150)
+    check("a job on a host that stays away fails", ended.status != 0, str(ended))
+    equal("and its task is named lost", site.states("gone"), {f"long@{host.name}": "lost"})
+    contains("in words", site.why("gone", f"long@{host.name}"), "not over after 5s", "cannot be ended")
+    host.heal()
+
+
+def never_reached(site):
+    host = site.hosts[9]
+    host.cut()
+    site.restart()
+    site.submit("away", [{"name": "do", "on": [site.hosts[8].name, host.name], "retries": {"times": 20, "first": "500ms", "longest": "1s", "on": ["connect"]}, "run": RAN}])
+    wait_until("the other host is done", lambda: site.states("away", "do")[site.hosts[8].name] == "succeeded", 20)
+    wait_until("words say that the host cannot be reached", lambda: "next try" in site.why("away", f"do@{host.name}"), 40)
+    equal("and nothing was begun there", f"do@{host.name}" in host.run("cat", "/srv/ran"), False)
+    say("      " + site.why("away", f"do@{host.name}").splitlines()[0])
+    host.heal()
+    site.done("away", 90)
+    site.ran_once("it ran once", host, f"do@{host.name}")
+
+
+def disk_full(site):
+    host = site.hosts[6]
+    host.run("sh", "-c", "head -c 10000000 /dev/zero >/root/fill; true", check=False)
+    site.submit("full", [{"name": "write", "on": "web", "run": RAN}])
+    ended = site.cli("job", "wait", "full", seconds=40)
+    check("a job with a host whose disk is full fails", ended.status != 0, str(ended))
+    states = site.states("full", "write")
+    equal("on that host, and on no other", {name: state for name, state in states.items() if state != "succeeded"}, {host.name: "failed"})
+    words = site.why("full", f"write@{host.name}")
+    contains("`why` names the disk", words, f"the disk of {host.name} is full", "make room there")
+    say("      " + words.splitlines()[0])
+    host.run("rm", "/root/fill")
+    site.cli.ok("job", "retry", "full")
+    site.done("full")
+    for one in site.hosts:
+        site.ran_once(f"and on {one.name} it ran once", one, f"write@{one.name}")
+    site.submit("filling", [{"name": "fill", "on": [host.name], "run": "echo begun; head -c 10000000 /dev/zero; exit 9"}])
+    site.cli("job", "wait", "filling", seconds=40)
+    words = site.why("filling", f"fill@{host.name}")
+    contains("one that fills the disk itself has its exit code, and the reason", words, "exit code 9", "disk is full")
+    check("and what it said until then", site.said("filling", f"fill@{host.name}").startswith("begun\n"))
+    wait_until("what it left makes room again", lambda: host.run("sh", "-c", "ls /root/.orrery/attempts") == "", 20)
+
+
+def changed_key(site):
+    host = site.hosts[5]
+    before = host.host_key
+    host.change_key()
+
+    def fingerprint(key):
+        return subprocess.run(["ssh-keygen", "-lf", "-"], input=key, capture_output=True, text=True).stdout.split()[1]
+    site.submit("key", [{"name": "do", "on": "web", "run": RAN}])
+    ended = site.cli("job", "wait", "key", seconds=40)
+    check("a job with a host that has another key fails", ended.status != 0, str(ended))
+    equal("on that host, and on no other", {name: state for name, state in site.states("key", "do").items() if state != "succeeded"}, {host.name: "failed"})
+    words = site.why("key", f"do@{host.name}")
+    contains("`why` shows both fingerprints", words, fingerprint(before), fingerprint(host.host_key))
+    say("      " + words.splitlines()[0])
+    equal("nothing was run there", "do@" in host.run("cat", "/srv/ran"), False)
+    site.api.put(f"/v1/nodes/{host.name}", {**site.hosts.node(host), "labels": {"role": "web"}})
+    site.cli.ok("job", "retry", "key")
+    site.done("key")
+    site.ran_once("with the new key in its Node it runs, once", host, f"do@{host.name}")
+
+
+def few_sessions(site):
+    host = site.hosts[8]
+    tasks = [{"name": f"t{i}", "on": [host.name], "run": RAN + "echo said; sleep 0.3"} for i in range(40)]
+    site.submit("sessions", tasks, limits={"per_host": 40})
+    site.done("sessions")
+    names = [f"t{i}@{host.name}" for i in range(40)]
+    site.ran_once("40 tasks at once on a host with MaxSessions 10: each ran once", host, *names)
+    equal("and what each said is there", [site.said("sessions", name) for name in names], ["said\n"] * 40)
+
+
+def few_logins(site):
+    host = site.hosts[7]
+    # Two who say nothing stand in the door.
+    site.restart()
+    held = [socket.create_connection((host.address, 22)) for _ in range(2)]
+    for one in held:
+        one.recv(100)
+    site.submit("logins", [{"name": "do", "on": "web", "retries": {"times": 20, "first": "500ms", "longest": "1s", "on": ["connect"]}, "run": RAN}])
+    others = [one.name for one in site.hosts if one is not host]
+    wait_until("the other nine are done", lambda: all(site.states("logins", "do")[name] == "succeeded" for name in others), 30)
+    state = site.states("logins", "do")[host.name]
+    check(f"a host that lets nobody in (MaxStartups 2) has not failed: it is {state}", state in ("running", "waiting"), state)
+    say("      " + site.why("logins", f"do@{host.name}").splitlines()[0])
+    for one in held:
+        one.close()
+    site.done("logins")
+    site.ran_once("when the door is free it runs, once", host, f"do@{host.name}")
+
+
+def main(given):
+    site = Site(given.orrery)
+    cut_off(site, given.cut)
+    never_reached(site)
+    disk_full(site)
+    changed_key(site)
+    few_sessions(site)
+    few_logins(site)
+    if given.cut >= 45:
+        lost_for_good(site)
+    equal("the server stops in peace", site.server.stop(), 0)
+    equal("without an error in its log", site.server.complaints(), [])
+
+
+if __name__ == "__main__":
+    run(main, options)

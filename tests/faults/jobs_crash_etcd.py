@@ -23,12 +23,14 @@ def killed_on_its_way(site, job, kills, chance):
     done = 0
     while done < kills:
         leader = leader_of(site.servers)
-        time.sleep(chance.uniform(0.0, 3.0))
+        # Tasks that follow services run again three seconds after a change (their debounce): where no leader lives that long, never.
+        time.sleep(chance.uniform(0.0, 6.0))
         state = leader.api().get(f"/v1/jobs/{job}")["status"].get("state")
         if done > 0 and state in ("converged", "succeeded", "failed"):
             break
         leader.kill()
         done += 1
+        say(f"      kill {done}: {leader.name}")
         time.sleep(chance.uniform(0.0, 1.0))
         leader.start()
         if leader.complaints():

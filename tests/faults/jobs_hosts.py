@@ -110,14 +110,14 @@ def never_reached(site):
     host = site.hosts[9]
     host.cut()
     site.restart()
-    site.submit("away", [{"name": "do", "on": [site.hosts[8].name, host.name], "retries": {"times": 20, "first": "500ms", "longest": "1s", "on": ["connect"]}, "run": RAN}])
-    wait_until("the other host is done", lambda: site.states("away", "do")[site.hosts[8].name] == "succeeded", 20)
-    wait_until("words say that the host cannot be reached", lambda: "next try" in site.why("away", f"do@{host.name}"), 40)
-    equal("and nothing was begun there", f"do@{host.name}" in host.run("cat", "/srv/ran"), False)
-    say("      " + site.why("away", f"do@{host.name}").splitlines()[0])
+    site.submit("away", [{"name": "reach", "on": [site.hosts[8].name, host.name], "retries": {"times": 20, "first": "500ms", "longest": "1s", "on": ["connect"]}, "run": RAN}])
+    wait_until("the other host is done", lambda: site.states("away", "reach")[site.hosts[8].name] == "succeeded", 20)
+    wait_until("words say that the host cannot be reached", lambda: "next try" in site.why("away", f"reach@{host.name}"), 40)
+    equal("and nothing was begun there", f"reach@{host.name}" in host.run("cat", "/srv/ran"), False)
+    say("      " + site.why("away", f"reach@{host.name}").splitlines()[0])
     host.heal()
     site.done("away", 90)
-    site.ran_once("it ran once", host, f"do@{host.name}")
+    site.ran_once("it ran once", host, f"reach@{host.name}")
 
 
 def disk_full(site):
@@ -182,16 +182,16 @@ def few_logins(site):
     held = [socket.create_connection((host.address, 22)) for _ in range(2)]
     for one in held:
         one.recv(100)
-    site.submit("logins", [{"name": "do", "on": "web", "retries": {"times": 20, "first": "500ms", "longest": "1s", "on": ["connect"]}, "run": RAN}])
+    site.submit("logins", [{"name": "enter", "on": "web", "retries": {"times": 20, "first": "500ms", "longest": "1s", "on": ["connect"]}, "run": RAN}])
     others = [one.name for one in site.hosts if one is not host]
-    wait_until("the other nine are done", lambda: all(site.states("logins", "do")[name] == "succeeded" for name in others), 30)
-    state = site.states("logins", "do")[host.name]
-    check(f"a host that lets nobody in (MaxStartups 2) has not failed: it is {state}", state in ("running", "waiting"), state)
-    say("      " + site.why("logins", f"do@{host.name}").splitlines()[0])
+    wait_until("the other nine are done", lambda: all(site.states("logins", "enter")[name] == "succeeded" for name in others), 30)
+    words = wait_until("words say that the host lets nobody in", lambda: (said := site.why("logins", f"enter@{host.name}")) and "next try" in said and said, 30)
+    contains("a host that lets nobody in (MaxStartups 2) has not failed, and says why", words, "waiting", "MaxStartups")
+    say("      " + words.splitlines()[0])
     for one in held:
         one.close()
     site.done("logins")
-    site.ran_once("when the door is free it runs, once", host, f"do@{host.name}")
+    site.ran_once("when the door is free it runs, once", host, f"enter@{host.name}")
 
 
 def main(given):

@@ -171,6 +171,7 @@ TEST(Yaml, RefusesWhatItDoesNotRead) {
                               {"a: .inf", "cannot be kept"},
                               {"a: 123456789012345678901234567890", "more digits than can be kept"},
                               {"a: [1, 2", "line 1"},
+                              {", a: 1", "line 1, column 1: no document can begin here"},
                               {"a: b: c", "line 1"},
                               {"a: \x01", "control character"},
                               {"a: \xff", "not UTF-8"}};

@@ -123,6 +123,9 @@ public:
     std::vector<Document> documents;
 
     void OnDocumentStart(const YAML::Mark& mark) override {
+        // The parser can stand still, at a comma for instance, and give empty documents for ever.
+        if (mark.pos == began_at_) throw YamlRefused(mark, "no document can begin here");
+        began_at_ = mark.pos;
         levels_.clear();
         result_ = nullptr;
         line_ = mark.line + 1;
@@ -216,6 +219,7 @@ private:
     json::value result_;
     int line_ = 1;
     std::size_t nodes_ = 0;
+    int began_at_ = -1; ///< where the present document did
 };
 
 Error yaml_error(int line, int column, std::string_view what) {

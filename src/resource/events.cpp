@@ -1,3 +1,5 @@
+#include "resource/events.h"
+
 #include "core/ids.h"
 #include "core/log.h"
 #include "core/text.h"
@@ -50,6 +52,10 @@ json::object evidence_of(const std::vector<Difference>& differences) {
 }
 
 void Resources::State::put_event(Context ctx, EventDraft draft, store::Transaction& transaction) const {
+    add_event(ctx, clock, std::move(draft), transaction);
+}
+
+void add_event(const Context& ctx, const Clock& clock, EventDraft draft, store::Transaction& transaction) {
     Object event;
     const auto now = clock.wall();
     event.kind = "Event";

@@ -15,10 +15,12 @@ struct ConsulOptions {
     std::string url;                                  ///< "http://127.0.0.1:8500"
     std::string token;                                ///< empty: none
     std::string datacenter;                           ///< empty: that of the agent asked
-    Duration wait = std::chrono::minutes(5);          ///< of a blocking query
+    Duration wait = std::chrono::minutes(1);          ///< of a blocking query
+    Duration grace = std::chrono::seconds(10);        ///< an answer that is later than that by so much will not come
     Duration forget_after = std::chrono::minutes(15); ///< a service nobody asks about is no longer followed
     Duration first_backoff = std::chrono::seconds(1); ///< after a failure; doubles
     Duration longest_backoff = std::chrono::seconds(30);
+    Duration look_at_all_every = std::chrono::minutes(1); ///< what the mirror wrote is compared with what is there
 };
 
 /// A real Consul as the catalog, read by blocking queries. A service is followed from the first question about it. Whenever Consul
@@ -45,8 +47,9 @@ private:
 };
 
 /// Writes our instances into a real Consul through /v1/catalog/register, as it is meant for hosts without an agent: the node, the
-/// service, and what our checks say. Hosts that have an agent are left to it. What is no longer ours is taken out, also after a
-/// restart: what we wrote carries a mark. Only while this server leads.
+/// service, and what our checks say of both. Hosts that have an agent are left to it. What is no longer ours is taken out, also
+/// after a restart: what we wrote carries a mark. What Consul has lost is written again. An answer that is no evidence takes
+/// nothing out. Only while this server leads.
 class ConsulMirror {
 public:
     ConsulMirror(store::Store& store, net::HttpClient& client, const catalog::Catalog& catalog, store::Leadership& leadership,

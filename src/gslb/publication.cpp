@@ -203,7 +203,7 @@ struct Publication::State {
             if (const auto found = names.find(name); found != names.end()) {
                 auto& entry = found->second;
                 entry.status.last_error = last_failure;
-                if (entry.dirty || !entry.at_service) {
+                if (entry.dirty) {
                     say(entry, PublishState::error, path_trouble());
                 } else {
                     entry.due = not_before; // only a look: how it stands is not known to have changed
@@ -282,7 +282,7 @@ struct Publication::State {
             if (entry.status.state != PublishState::drift) log::warn(ctx, "{} at {}: {}", name, publisher.description(), plan.why);
             entry.at_service = false;
             entry.ask_due = never;
-            say(entry, PublishState::drift, plan.why + (entry.published ? "" : "; remove it, or let the path adopt it"));
+            say(entry, PublishState::drift, plan.why);
             return std::nullopt;
         case Plan::What::in_place:
             entry.published = standing.sets;

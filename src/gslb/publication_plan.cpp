@@ -23,9 +23,11 @@ Plan plan_for(const RecordSets& wanted, bool empty_is_meant, const RecordSets& s
         return plan;
     }
     const auto written = [&](RecordType type) { return published != nullptr ? find(*published, type) : nullptr; };
-    const auto drift = [&](std::string why, bool allowed) {
+    const auto drift = [&](std::string why, bool allowed,
+                           std::string_view remedy = "; let the path repair it, or put it right by hand") {
         if (!allowed) {
             plan.what = Plan::What::drift;
+            why += remedy;
         } else if (plan.what == Plan::What::in_place) {
             plan.what = Plan::What::write;
             plan.repairs = true;
@@ -61,7 +63,7 @@ Plan plan_for(const RecordSets& wanted, bool empty_is_meant, const RecordSets& s
                     : drift(fmt::format("it has {} already, which {}", set.text(),
                                         owned == Ownership::unmarked ? "is not marked as ours"
                                                                      : fmt::format("belongs to \"{}\"", set.mark)),
-                            by.adopt))
+                            by.adopt, "; remove it, or let the path adopt it"))
                 return plan;
             break;
         }

@@ -1,0 +1,78 @@
+#include "drivers/powerdns/powerdns_messages.h"
+
+#include "drivers/rest/rest.h"
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+
+#include <algorithm>
+#include <array>
+
+namespace orrery::drivers {
+
+namespace {
+
+using gslb::RecordSets;
+using gslb::RecordType;
+
+constexpr std::array record_types{RecordType::a, RecordType::aaaa, RecordType::cname};
+constexpr std::string_view account = "orrery";
+
+} // namespace
+
+Result<std::map<std::string, RecordSets>> read_powerdns_zone(std::string_view body) {
+    TRY(const auto zone, read_answer("PowerDNS", body));
+    if (text_at(&zone, "name").empty() || at(&zone, "rrsets") == nullptr)
+        return Error{Code::unavailable, "what PowerDNS answers is not a zone"};
+    std::map<std::string, RecordSets> out;
+    for (const auto& rrset : list_at(&zone, "rrsets")) {
+        const auto type_text = text_at(&rrset, "type");
+        const auto type =
+            std::find_if(record_types.begin(), record_types.end(), [&](auto one) { return name_of(one) == type_text; });
+        if (type == record_types.end()) continue;
+        auto name = text_at(&rrset, "name");
+        std::transform(name.begin(), name.end(), name.begin(),
+                       [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+        std::vector<std::string> values;
+        for (const auto& record : list_at(&rrset, "records"))
+            if (!flag_at(&record, "disabled", false)) values.push_back(text_at(&record, "content"));
+        if (values.empty()) continue;
+        std::string mark;
+        for (const auto& comment : list_at(&rrset, "comments"))
+            if (auto content = text_at(&comment, "content"); content.starts_with("orrery owner=")) mark = std::move(content);
+        const auto ttl = number_at(&rrset, "ttl", 0);
+        out[name].push_back(gslb::foreign_record_set(
+            *type, static_cast<std::uint32_t>(std::clamp<std::int64_t>(ttl, 0, 0x7FFFFFFF)), std::move(values), std::move(mark)));
+    }
+    for (auto& [name, sets] : out)
+        std::sort(sets.begin(), sets.end(), [](const auto& a, const auto& b) { return a.type < b.type; });
+    return out;
+}
+
+std::string powerdns_patch(std::span<const gslb::Change> changes) {
+    json::array removals, rrsets;
+    for (const auto& change : changes) {
+        // What goes is before what comes: an alias and addresses cannot stand together.
+        for (const auto& set : change.before)
+            if (gslb::find(change.after, set.type) == nullptr)
+                removals.push_back(json::object{{"name", change.name}, {"type", name_of(set.type)}, {"changetype", "DELETE"}});
+        for (const auto& set : change.after) {
+            json::array records, comments;
+            for (const auto& value : set.values) records.push_back(json::object{{"content", value}, {"disabled", false}});
+            comments.push_back(json::object{{"content", set.mark}, {"account", account}});
+            if (!change.reason.empty())
+                comments.push_back(json::object{{"content", one_line(change.reason, 200)}, {"account", account}});
+            rrsets.push_back(json::object{{"name", change.name},
+                                          {"type", name_of(set.type)},
+                                          {"ttl", set.ttl},
+                                          {"changetype", "REPLACE"},
+                                          {"records", std::move(records)},
+                                          {"comments", std::move(comments)}});
+        }
+    }
+    for (auto& rrset : rrsets) removals.push_back(std::move(rrset));
+    return json::serialize(json::object{{"rrsets", std::move(removals)}});
+}
+
+} // namespace orrery::drivers

@@ -283,7 +283,12 @@ Task<RemoteEnd> RemoteAttempts::start(Context ctx, resource::Node node, bool sud
     if (!answer.words.empty()) co_return end_of(answer.words, node);
     if (!answer.begun || answer.error->code == Code::cancelled) co_return *answer.error;
     log::info(ctx, "the connection broke during attempt {} on {}, it is taken up again: {}", id, node.name, answer.error->message);
-    co_return co_await follow(ctx, std::move(node), sudo, std::move(id), out, patience, answer.error->message);
+    auto end = co_await follow(ctx, node, sudo, std::move(id), out, patience, answer.error->message);
+    if (end.ok() || end.error().code == Code::cancelled) co_return end;
+    // Nobody knows whether it was begun: it must not pass for something that was not.
+    RemoteEnd lost;
+    lost.words = fmt::format("{} cannot be asked how it ended: {}", node.name, end.error().message);
+    co_return lost;
 }
 
 Task<RemoteEnd> RemoteAttempts::follow(Context ctx, resource::Node node, bool sudo, std::string id, RemoteOutput& out,

@@ -217,6 +217,38 @@ CO_TEST(SshExecutor, ABrokenConnectionIsTakenUpAgain) {
     EXPECT_EQ(bench.file("count"), "run\n");
 }
 
+namespace {
+/// A host that is out of reach from the first word on, or from the second.
+class VanishingHost final : public CommandRunner {
+public:
+    explicit VanishingHost(bool hears) : hears_(hears) {}
+    Task<net::SshResult> run(Context, resource::Node, HostCommand command) override {
+        if (hears_) *command.begun = true;
+        hears_ = false;
+        co_return Error{Code::unavailable, "no route to host"};
+    }
+
+private:
+    bool hears_;
+};
+} // namespace
+
+CO_TEST(SshExecutor, AHostThatVanishedAfterItWasToldIsLostAndNotMerelyOutOfReach) {
+    Pool pool(1);
+    auto attempt = attempt_on("vanished", body_of("command: [reboot]"));
+    attempt.timeout = 1ms;
+    KeptOutput output;
+    VanishingHost told(true), never_told(false);
+    RemoteAttempts told_remote(told), never_told_remote(never_told);
+    auto lost = co_await ssh_executor(told_remote, pool, {})->start(ctx(), attempt, output);
+    auto away = co_await ssh_executor(never_told_remote, pool, {})->start(ctx(), attempt, output);
+    CO_ASSERT_OK(lost);
+    EXPECT_EQ(lost->ended, Outcome::Ended::lost); // or a retry would run it a second time
+    EXPECT_THAT(lost->words, HasSubstr("cannot be asked how it ended"));
+    CO_ASSERT_OK(away);
+    EXPECT_EQ(away->error, ErrorClass::connect);
+}
+
 CO_TEST(SshExecutor, WhatNeverBeganIsFencedOffAndBegunAnewByWhoAsked) {
     CO_NEEDS_SSHD();
     Bench bench(loop);

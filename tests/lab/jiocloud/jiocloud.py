@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """examples/jiocloud.yaml as it stands, on ten hosts: it converges, knows that it is done, follows its members without storms, and wakes at once."""
 import os
+import subprocess
 import sys
 import time
 
@@ -57,7 +58,10 @@ class Site:
         say(f"ok    {what}")
 
     def wait_job(self, name, seconds=120):
-        done = self.cli("job", "wait", name, seconds=seconds)
+        try:
+            done = self.cli("job", "wait", name, seconds=seconds)
+        except subprocess.TimeoutExpired:
+            raise orrery_lab.Failed(f"job {name} is not done after {seconds} s: {self.cli('job', 'wait', name, '--now').out}") from None
         check(f"job {name} is done", done.status == 0, f"{done}\n{self.cli('job', 'show', name)}")
 
     def quiet_reruns(self, seconds=8.0):

@@ -65,6 +65,8 @@ struct CatalogPart::State {
         options.dns_udp_answers = static_cast<int>(config.integer("catalog.dns.udp_answers"));
         options.dns_node_ttl = static_cast<std::uint32_t>(config.duration("catalog.dns.node_ttl") / std::chrono::seconds(1));
         options.dns_service_ttl = static_cast<std::uint32_t>(config.duration("catalog.dns.service_ttl") / std::chrono::seconds(1));
+        // So that whoever does not wait still gets in.
+        options.max_blocked = static_cast<std::size_t>(config.integer("limits.max_connections")) * 3 / 4;
         options.version = version;
         view = std::make_unique<api::consul::View>(executor, resources, catalog, *checker, identity, leadership, clock,
                                                    std::move(options));

@@ -1,5 +1,5 @@
-// consul_follow URL SERVICE [TOKEN]: prints who is in the service each time that changes, or why nobody knows, until standard input
-// ends.
+// consul_follow URL SERVICE [TOKEN [WAIT GRACE]]: prints who is in the service each time that changes, or why nobody knows, until
+// standard input ends. Blocking queries wait WAIT seconds and are given up GRACE seconds later.
 #include "drivers/consul/consul.h"
 
 #include <boost/asio/co_spawn.hpp>
@@ -13,6 +13,7 @@
 
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <unistd.h>
 
 namespace {
@@ -57,6 +58,10 @@ int main(int argc, char** argv) {
     drivers::ConsulOptions options;
     options.url = argv[1];
     if (argc > 3) options.token = argv[3];
+    if (argc > 5) {
+        options.wait = std::chrono::seconds(std::atoi(argv[4]));
+        options.grace = std::chrono::seconds(std::atoi(argv[5]));
+    }
     options.first_backoff = options.longest_backoff = std::chrono::milliseconds(200);
     asio::io_context loop(1);
     asio::co_spawn(loop, follow(std::move(options), argv[2]), [](std::exception_ptr failed) {

@@ -165,34 +165,34 @@ void View::State::add_agent_routes() {
     add("PUT", "agent/service/register", [this](Call& call) -> Task<Unit> {
         CO_TRY(auto body, co_await object_of(call));
         const auto replace = call.query("replace-existing-checks");
-        CO_TRY(std::ignore, co_await register_agent_service(call.ctx, std::move(body),
+        CO_TRY(std::ignore, co_await register_agent_service(call.writer(), std::move(body),
                                                             call.has("replace-existing-checks") && replace != "false"));
         co_return co_await nothing(call);
     });
     add("PUT", "agent/service/deregister/**", [this](Call& call) -> Task<Unit> {
         const auto instance = catalog.find(options.node, call.rest[0]);
         if (!instance) co_return unknown_service(call.rest[0]);
-        CO_TRY(std::ignore, co_await remove_resource(call.ctx, "Instance", instance->resource));
+        CO_TRY(std::ignore, co_await remove_resource(call.writer(), "Instance", instance->resource));
         co_return co_await nothing(call);
     });
     add("PUT", "agent/service/maintenance/**", [this](Call& call) -> Task<Unit> {
         CO_TRY(const bool enable, enable_flag(call));
         const auto instance = catalog.find(options.node, call.rest[0]);
         if (!instance) co_return unknown_service(call.rest[0]);
-        CO_TRY(std::ignore,
-               co_await change_instance(call.ctx, instance->resource, [enable, reason = call.query("reason")](json::object& spec) {
-                   spec.erase("maintenance");
-                   spec.erase("maintenance_reason");
-                   if (!enable) return;
-                   spec["maintenance"] = true;
-                   if (!reason.empty()) spec["maintenance_reason"] = reason;
-               }));
+        CO_TRY(std::ignore, co_await change_instance(call.writer(), instance->resource,
+                                                     [enable, reason = call.query("reason")](json::object& spec) {
+                                                         spec.erase("maintenance");
+                                                         spec.erase("maintenance_reason");
+                                                         if (!enable) return;
+                                                         spec["maintenance"] = true;
+                                                         if (!reason.empty()) spec["maintenance_reason"] = reason;
+                                                     }));
         co_return co_await nothing(call);
     });
     add("PUT", "agent/maintenance", [this](Call& call) -> Task<Unit> {
         CO_TRY(const bool enable, enable_flag(call));
         CO_TRY(std::ignore,
-               co_await change_node(call.ctx, options.node, [enable, reason = call.query("reason")](json::object& spec) {
+               co_await change_node(call.writer(), options.node, [enable, reason = call.query("reason")](json::object& spec) {
                    spec["maintenance"] = enable;
                    spec["maintenance_reason"] = enable ? reason : "";
                }));
@@ -200,19 +200,19 @@ void View::State::add_agent_routes() {
     });
     add("PUT", "agent/check/register", [this](Call& call) -> Task<Unit> {
         CO_TRY(auto body, co_await object_of(call));
-        CO_TRY(std::ignore, co_await register_agent_check(call.ctx, std::move(body)));
+        CO_TRY(std::ignore, co_await register_agent_check(call.writer(), std::move(body)));
         co_return co_await nothing(call);
     });
     add("PUT", "agent/check/deregister/**", [this](Call& call) -> Task<Unit> {
         const auto holder = holder_of_check(options.node, call.rest[0]);
         if (holder.empty() || call.rest[0] == "serfHealth") co_return unknown_check(call.rest[0]);
-        CO_TRY(std::ignore, co_await remove_check(call.ctx, holder, call.rest[0]));
+        CO_TRY(std::ignore, co_await remove_check(call.writer(), holder, call.rest[0]));
         co_return co_await nothing(call);
     });
     const auto tell = [this](Call& call, CheckStatus status, std::string output) -> Task<Unit> {
         const auto holder = holder_of_check(options.node, call.rest[0]);
         if (holder.empty() || call.rest[0] == "serfHealth") co_return unknown_check(call.rest[0]);
-        auto done = co_await checker.report(call.ctx, holder, call.rest[0], status, cut_output(std::move(output)));
+        auto done = co_await say_of_check(call.writer(), holder, call.rest[0], status, cut_output(std::move(output)));
         if (!done.ok() && done.error().code == Code::invalid)
             co_return Error{Code::internal, fmt::format("CheckID \"{}\" does not have associated TTL", call.rest[0])};
         if (!done.ok()) co_return std::move(done).error();

@@ -100,7 +100,7 @@ void View::State::add_catalog_routes() {
     });
     add("PUT", "catalog/register", [this](Call& call) -> Task<Unit> {
         CO_TRY(auto body, co_await object_of(call));
-        CO_TRY(std::ignore, co_await register_from_catalog(call.ctx, std::move(body)));
+        CO_TRY(std::ignore, co_await register_from_catalog(call.writer(), std::move(body)));
         co_return co_await answer(call, true);
     });
     add("PUT", "catalog/deregister", [this](Call& call) -> Task<Unit> {
@@ -110,14 +110,14 @@ void View::State::add_catalog_routes() {
         if (node.empty()) co_return Error{Code::internal, "Must provide node"};
         if (!service.empty()) {
             if (const auto instance = catalog.find(node, service)) {
-                CO_TRY(std::ignore, co_await remove_resource(call.ctx, "Instance", instance->resource));
+                CO_TRY(std::ignore, co_await remove_resource(call.writer(), "Instance", instance->resource));
             }
         } else if (!check.empty()) {
             if (const auto holder = holder_of_check(node, check); !holder.empty()) {
-                CO_TRY(std::ignore, co_await remove_check(call.ctx, holder, check));
+                CO_TRY(std::ignore, co_await remove_check(call.writer(), holder, check));
             }
         } else {
-            CO_TRY(std::ignore, co_await deregister_node(call.ctx, node));
+            CO_TRY(std::ignore, co_await deregister_node(call.writer(), node));
         }
         co_return co_await answer(call, true);
     });

@@ -1,6 +1,7 @@
 #include "api/facades/consul/kv.h"
 
 #include "api/facades/consul/kv_forms.h"
+#include "resource/events.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +11,7 @@ namespace orrery::api::consul {
 
 namespace {
 
-constexpr std::size_t tombstones_kept = 10'000, keys_at_once = 100;
+constexpr std::size_t tombstones_kept = 10'000, keys_at_once = 100, tree_revisions_kept = 10'000;
 
 /// The keys as they would be after some operations of a transaction.
 class Overlay {
@@ -42,10 +43,35 @@ private:
     std::map<std::string, std::optional<Entry>> changed_;
 };
 
+json::object evidence(const std::string& peer, json::object more) {
+    if (!peer.empty()) more["peer"] = peer;
+    return more;
+}
+
+/// What a transaction did to keys. Their values are nobody's business but their owners'.
+resource::EventDraft event_of(const std::map<std::string, std::optional<Entry>>& changed,
+                              const std::map<std::string, std::string_view>& deeds, const Context& ctx, const std::string& peer) {
+    const auto deed = [&](const std::string& key, const std::optional<Entry>& now) -> std::string_view {
+        const auto at = deeds.find(key);
+        return !now || at == deeds.end() ? "removed" : at->second;
+    };
+    if (changed.size() == 1) {
+        const auto& [key, now] = *changed.begin();
+        json::object more;
+        if (now) more["bytes"] = now->value.size();
+        if (now && !now->session.empty()) more["session"] = now->session;
+        return {"Key/" + key, std::string(deed(key, now)), {}, evidence(peer, std::move(more))};
+    }
+    json::object keys;
+    for (const auto& [key, now] : changed) keys[key] = deed(key, now);
+    return {"Transaction/" + ctx.id(), "applied", {}, evidence(peer, {{"keys", std::move(keys)}})};
+}
+
 } // namespace
 
 struct KeyValues::State {
-    State(asio::any_io_executor executor, store::Store& store_) : store(store_), changed(std::move(executor)) {
+    State(asio::any_io_executor executor, store::Store& store_, const Clock& clock_)
+        : store(store_), clock(clock_), changed(std::move(executor)) {
         revision = sessions_revision = floor = std::max<Revision>(1, store.revision());
         loading = true;
         observers.push_back(store.observe(kv_prefix, [this](const store::Event& event) { key_changed(event); }));
@@ -59,6 +85,7 @@ struct KeyValues::State {
 
     void key_changed(const store::Event& event) {
         revision = std::max(revision, at(event));
+        tree_revisions.clear();
         auto known = by_store_key.find(event.key);
         if (!event.record) {
             if (known == by_store_key.end()) return;
@@ -105,6 +132,8 @@ struct KeyValues::State {
         if (!loading) changed.notify_all();
     }
 
+    Result<Plan> plan(const Context& ctx, const std::string& peer, const std::vector<Operation>& operations) const;
+
     /// What becomes of a key whose holder goes: freed or removed, and not to be taken again for a while.
     void let_go(store::Transaction& transaction, const Entry& entry, const Session& holder) const {
         const auto key = store_key(kv_prefix, entry.key);
@@ -128,7 +157,7 @@ struct KeyValues::State {
     }
 
     /// Lets go of everything a session holds, some at a time.
-    Task<Unit> free_all(Context ctx, Session holder, const store::Fence* fence) {
+    Task<Unit> free_all(Context ctx, std::string peer, Session holder, const store::Fence* fence) {
         for (int attempt = 0; attempt < 100; ++attempt) {
             const auto mine = held.find(holder.id);
             if (mine == held.end()) co_return Unit{};
@@ -142,6 +171,10 @@ struct KeyValues::State {
             // First the delay: between the two nobody may take the lock.
             CO_TRY(std::ignore, co_await delay_locks(ctx, holder, keys));
             if (fence != nullptr) fence->guard(transaction);
+            resource::add_event(ctx, clock,
+                                {"Session/" + holder.id, holder.deletes ? "keys-removed" : "keys-released", "the session ended",
+                                 evidence(peer, {{"keys", json::array(keys.begin(), keys.end())}})},
+                                transaction);
             auto done = co_await store.apply(ctx, std::move(transaction));
             if (!done.ok() && done.error().code != Code::conflict) co_return std::move(done).error();
         }
@@ -149,6 +182,7 @@ struct KeyValues::State {
     }
 
     store::Store& store;
+    const Clock& clock;
     Notifier changed;
     bool loading = false;
     std::map<std::string, Entry, std::less<>> entries;
@@ -156,13 +190,16 @@ struct KeyValues::State {
     std::map<std::string, Revision, std::less<>> tombstones;
     std::map<std::string, std::set<std::string>> held; ///< session → keys
     std::map<std::string, Session, std::less<>> sessions;
-    std::map<std::string, Session> departed; ///< sessions that went and whose keys may still have to be freed
+    std::map<std::string, Session> departed;                     ///< sessions that went and whose keys may still have to be freed
+    std::map<std::string, Revision, std::less<>> tree_revisions; ///< worked out since the last change, for all who block on one
+    /// Removals up to `floor` are not known any more (they are from before the start, or too many): everything may have changed
+    /// then.
     Revision revision = 1, sessions_revision = 1, floor = 1;
     std::vector<std::shared_ptr<void>> observers;
 };
 
-KeyValues::KeyValues(asio::any_io_executor executor, store::Store& store)
-    : state_(std::make_unique<State>(std::move(executor), store)) {}
+KeyValues::KeyValues(asio::any_io_executor executor, store::Store& store, const Clock& clock)
+    : state_(std::make_unique<State>(std::move(executor), store, clock)) {}
 KeyValues::~KeyValues() { state_->observers.clear(); }
 
 const Entry* KeyValues::find(std::string_view key) const {
@@ -189,12 +226,16 @@ std::vector<const Session*> KeyValues::sessions() const {
 }
 
 Revision KeyValues::tree_revision(std::string_view prefix) const {
+    auto& known = state_->tree_revisions;
+    if (const auto at = known.find(prefix); at != known.end()) return at->second;
     Revision last = 0;
     for (auto at = state_->entries.lower_bound(prefix); at != state_->entries.end() && at->first.starts_with(prefix); ++at)
         last = std::max(last, at->second.modified);
     for (auto at = state_->tombstones.lower_bound(prefix); at != state_->tombstones.end() && at->first.starts_with(prefix); ++at)
         last = std::max(last, at->second);
-    return last == 0 ? state_->revision : last;
+    last = last == 0 ? state_->revision : std::max(last, state_->floor);
+    if (known.size() < tree_revisions_kept) known.emplace(prefix, last);
+    return last;
 }
 
 Revision KeyValues::key_revision(std::string_view key) const {
@@ -206,152 +247,177 @@ Revision KeyValues::revision() const { return state_->revision; }
 Revision KeyValues::sessions_revision() const { return state_->sessions_revision; }
 Notifier& KeyValues::changed() { return state_->changed; }
 
-Task<KeyValues::Done> KeyValues::apply(Context ctx, std::vector<Operation> operations) {
+/// What operations come to on the keys as they stand: worked out without waiting for anything, tried, and worked out anew when
+/// somebody was faster.
+struct KeyValues::Plan {
+    Done done;
+    store::Transaction transaction;       ///< without changes: nothing is to be written
+    std::vector<std::size_t> written_now; ///< results whose revision will be the transaction's
+    resource::EventDraft event;
+};
+
+Result<KeyValues::Plan> KeyValues::State::plan(const Context& ctx, const std::string& peer,
+                                               const std::vector<Operation>& operations) const {
     using Verb = Operation::Verb;
+    Plan plan;
+    auto& done = plan.done;
+    auto& transaction = plan.transaction;
+    Overlay overlay(entries);
+    std::set<std::string> sessions_relied_on, locks_taken, keys_relied_on;
+    std::map<std::string, std::string_view> deeds; ///< by key, for the event
+    auto& written_now = plan.written_now;
+    const auto fail = [&](std::size_t operation, std::string what) { done.failures.push_back({operation, std::move(what)}); };
+    const auto give = [&](Entry entry, bool written, bool with_value) {
+        if (!with_value) entry.value.clear();
+        if (written) written_now.push_back(done.results.size());
+        done.results.push_back(std::move(entry));
+    };
+    for (std::size_t at = 0; at < operations.size(); ++at) {
+        const auto& op = operations[at];
+        const auto* now = overlay.find(op.key);
+        keys_relied_on.insert(op.key);
+        const auto write = [&](std::string session, std::uint64_t lock_index) {
+            deeds[op.key] = op.verb == Verb::lock     ? "locked"
+                            : op.verb == Verb::unlock ? "unlocked"
+                            : now == nullptr          ? "created"
+                                                      : "updated";
+            Entry entry{op.key,
+                        op.value,
+                        op.flags,
+                        lock_index,
+                        std::move(session),
+                        now != nullptr ? now->created : 0,
+                        now != nullptr ? now->modified : 0};
+            const bool same = now != nullptr && now->value == entry.value && now->flags == entry.flags &&
+                              now->session == entry.session && now->lock_index == entry.lock_index;
+            if (!same) {
+                entry.modified = 0;
+                overlay.put(entry);
+            }
+            give(entry, !same || entry.modified == 0, false);
+        };
+        switch (op.verb) {
+        case Verb::set: write(now != nullptr ? now->session : "", 0); break; // as Consul does: only locking counts locks
+        case Verb::cas:
+            if (op.index == 0 ? now != nullptr : now == nullptr || static_cast<std::uint64_t>(now->modified) != op.index)
+                fail(at, fmt::format("failed to set key \"{}\", index is stale", op.key));
+            else
+                write(now != nullptr ? now->session : "", 0);
+            break;
+        case Verb::lock: {
+            if (!sessions.contains(op.session)) return Error{Code::invalid, fmt::format("invalid session \"{}\"", op.session)};
+            sessions_relied_on.insert(op.session);
+            locks_taken.insert(op.key);
+            const bool delayed = store.find(store_key(delay_prefix, op.key)) != nullptr;
+            if (delayed || (now != nullptr && !now->session.empty() && now->session != op.session))
+                fail(at, fmt::format("failed to lock key \"{}\", lock is already held", op.key));
+            else
+                write(op.session, (now != nullptr ? now->lock_index : 0) + (now != nullptr && now->session == op.session ? 0 : 1));
+            break;
+        }
+        case Verb::unlock:
+            if (!sessions.contains(op.session) && operations.size() == 1 && op.session.empty())
+                return Error{Code::invalid, "missing session"};
+            if (now == nullptr || now->session.empty() || now->session != op.session)
+                fail(at, fmt::format("failed to unlock key \"{}\", lock isn't held, or is held by another session", op.key));
+            else
+                write("", now->lock_index);
+            break;
+        case Verb::get:
+            if (now == nullptr)
+                fail(at, fmt::format("key \"{}\" doesn't exist", op.key));
+            else
+                give(*now, now->modified == 0, true);
+            break;
+        case Verb::get_or_empty:
+            if (now == nullptr)
+                give(Entry{.key = op.key}, false, true);
+            else
+                give(*now, now->modified == 0, true);
+            break;
+        case Verb::get_tree:
+            for (const auto& key : overlay.keys_below(op.key)) give(*overlay.find(key), overlay.find(key)->modified == 0, true);
+            break;
+        case Verb::check_index:
+            if (now == nullptr)
+                fail(at, fmt::format("failed to check index, key \"{}\" doesn't exist", op.key));
+            else if (static_cast<std::uint64_t>(now->modified) != op.index)
+                fail(at, fmt::format("failed index check for key \"{}\", current modify index {} != {}", op.key, now->modified,
+                                     op.index));
+            else
+                give(*now, false, false);
+            break;
+        case Verb::check_session:
+            if (now == nullptr)
+                fail(at, fmt::format("failed to check session, key \"{}\" doesn't exist", op.key));
+            else if (now->session != op.session)
+                fail(at, fmt::format("failed session check for key \"{}\", current session \"{}\" != \"{}\"", op.key, now->session,
+                                     op.session));
+            else
+                give(*now, false, false);
+            break;
+        case Verb::check_not_exists:
+            if (now != nullptr) fail(at, fmt::format("key \"{}\" exists", op.key));
+            break;
+        case Verb::remove:
+            if (now != nullptr) overlay.remove(op.key);
+            break;
+        case Verb::remove_cas:
+            if (now != nullptr && static_cast<std::uint64_t>(now->modified) == op.index)
+                overlay.remove(op.key);
+            else if (now != nullptr || op.index != 0)
+                fail(at, fmt::format("failed to delete key \"{}\", index is stale", op.key));
+            break;
+        case Verb::remove_tree:
+            for (const auto& key : overlay.keys_below(op.key)) overlay.remove(key);
+            break;
+        }
+    }
+    if (!done.failures.empty()) {
+        done.results.clear();
+        done.revision = revision;
+        return plan;
+    }
+    for (const auto& [key, entry] : overlay.changed()) {
+        keys_relied_on.insert(key);
+        const auto here = store_key(kv_prefix, key);
+        if (entry)
+            transaction.put(here, to_value(*entry));
+        else if (entries.contains(key))
+            transaction.remove(here);
+    }
+    for (const auto& key : keys_relied_on) {
+        const auto base = entries.find(key);
+        transaction.expect(store_key(kv_prefix, key), base != entries.end() ? base->second.modified : 0);
+    }
+    for (const auto& key : locks_taken) transaction.expect(store_key(delay_prefix, key), 0);
+    for (const auto& id : sessions_relied_on) transaction.expect(store_key(session_prefix, id), sessions.find(id)->second.modified);
+    if (transaction.changes.empty()) {
+        done.revision = revision;
+        return plan;
+    }
+    if (transaction.changes.size() >= store::max_changes || transaction.compares.size() >= store::max_changes)
+        return Error{Code::too_large, fmt::format("a transaction may touch {} keys, locks and sessions", store::max_changes - 1)};
+    plan.event = event_of(overlay.changed(), deeds, ctx, peer);
+    return plan;
+}
+
+Task<KeyValues::Done> KeyValues::apply(Context ctx, std::string peer, std::vector<Operation> operations) {
     auto& state = *state_;
     for (int attempt = 0; attempt < 20; ++attempt) {
-        Done done;
-        Overlay overlay(state.entries);
-        store::Transaction transaction;
-        std::set<std::string> sessions_relied_on, locks_taken, keys_relied_on;
-        std::vector<std::size_t> written_now; ///< results whose revision is that of this transaction
-        const auto fail = [&](std::size_t operation, std::string what) { done.failures.push_back({operation, std::move(what)}); };
-        const auto give = [&](Entry entry, bool written, bool with_value) {
-            if (!with_value) entry.value.clear();
-            if (written) written_now.push_back(done.results.size());
-            done.results.push_back(std::move(entry));
-        };
-        for (std::size_t at = 0; at < operations.size(); ++at) {
-            const auto& op = operations[at];
-            const auto* now = overlay.find(op.key);
-            keys_relied_on.insert(op.key);
-            const auto write = [&](std::string session, std::uint64_t lock_index) {
-                Entry entry{op.key,
-                            op.value,
-                            op.flags,
-                            lock_index,
-                            std::move(session),
-                            now != nullptr ? now->created : 0,
-                            now != nullptr ? now->modified : 0};
-                const bool same = now != nullptr && now->value == entry.value && now->flags == entry.flags &&
-                                  now->session == entry.session && now->lock_index == entry.lock_index;
-                if (!same) {
-                    entry.modified = 0;
-                    overlay.put(entry);
-                }
-                give(entry, !same || entry.modified == 0, false);
-            };
-            switch (op.verb) {
-            case Verb::set: write(now != nullptr ? now->session : "", 0); break; // as Consul does: only locking counts locks
-            case Verb::cas:
-                if (op.index == 0 ? now != nullptr : now == nullptr || static_cast<std::uint64_t>(now->modified) != op.index)
-                    fail(at, fmt::format("failed to set key \"{}\", index is stale", op.key));
-                else
-                    write(now != nullptr ? now->session : "", 0);
-                break;
-            case Verb::lock: {
-                if (session(op.session) == nullptr)
-                    co_return Error{Code::invalid, fmt::format("invalid session \"{}\"", op.session)};
-                sessions_relied_on.insert(op.session);
-                locks_taken.insert(op.key);
-                const bool delayed = state.store.find(store_key(delay_prefix, op.key)) != nullptr;
-                if (delayed || (now != nullptr && !now->session.empty() && now->session != op.session))
-                    fail(at, fmt::format("failed to lock key \"{}\", lock is already held", op.key));
-                else
-                    write(op.session,
-                          (now != nullptr ? now->lock_index : 0) + (now != nullptr && now->session == op.session ? 0 : 1));
-                break;
-            }
-            case Verb::unlock:
-                if (session(op.session) == nullptr && operations.size() == 1 && op.session.empty())
-                    co_return Error{Code::invalid, "missing session"};
-                if (now == nullptr || now->session.empty() || now->session != op.session)
-                    fail(at, fmt::format("failed to unlock key \"{}\", lock isn't held, or is held by another session", op.key));
-                else
-                    write("", now->lock_index);
-                break;
-            case Verb::get:
-                if (now == nullptr)
-                    fail(at, fmt::format("key \"{}\" doesn't exist", op.key));
-                else
-                    give(*now, now->modified == 0, true);
-                break;
-            case Verb::get_or_empty:
-                if (now == nullptr)
-                    give(Entry{.key = op.key}, false, true);
-                else
-                    give(*now, now->modified == 0, true);
-                break;
-            case Verb::get_tree:
-                for (const auto& key : overlay.keys_below(op.key)) give(*overlay.find(key), overlay.find(key)->modified == 0, true);
-                break;
-            case Verb::check_index:
-                if (now == nullptr)
-                    fail(at, fmt::format("failed to check index, key \"{}\" doesn't exist", op.key));
-                else if (static_cast<std::uint64_t>(now->modified) != op.index)
-                    fail(at, fmt::format("failed index check for key \"{}\", current modify index {} != {}", op.key, now->modified,
-                                         op.index));
-                else
-                    give(*now, false, false);
-                break;
-            case Verb::check_session:
-                if (now == nullptr)
-                    fail(at, fmt::format("failed to check session, key \"{}\" doesn't exist", op.key));
-                else if (now->session != op.session)
-                    fail(at, fmt::format("failed session check for key \"{}\", current session \"{}\" != \"{}\"", op.key,
-                                         now->session, op.session));
-                else
-                    give(*now, false, false);
-                break;
-            case Verb::check_not_exists:
-                if (now != nullptr) fail(at, fmt::format("key \"{}\" exists", op.key));
-                break;
-            case Verb::remove:
-                if (now != nullptr) overlay.remove(op.key);
-                break;
-            case Verb::remove_cas:
-                if (now != nullptr && static_cast<std::uint64_t>(now->modified) == op.index)
-                    overlay.remove(op.key);
-                else if (now != nullptr || op.index != 0)
-                    fail(at, fmt::format("failed to delete key \"{}\", index is stale", op.key));
-                break;
-            case Verb::remove_tree:
-                for (const auto& key : overlay.keys_below(op.key)) overlay.remove(key);
-                break;
-            }
-        }
-        if (!done.failures.empty()) {
-            done.results.clear();
-            done.revision = state.revision;
-            co_return done;
-        }
-        for (const auto& [key, entry] : overlay.changed()) {
-            keys_relied_on.insert(key);
-            const auto here = store_key(kv_prefix, key);
-            if (entry)
-                transaction.put(here, to_value(*entry));
-            else if (find(key) != nullptr)
-                transaction.remove(here);
-        }
-        for (const auto& key : keys_relied_on) {
-            const auto* base = find(key);
-            transaction.expect(store_key(kv_prefix, key), base != nullptr ? base->modified : 0);
-        }
-        for (const auto& key : locks_taken) transaction.expect(store_key(delay_prefix, key), 0);
-        for (const auto& id : sessions_relied_on) transaction.expect(store_key(session_prefix, id), session(id)->modified);
-        if (transaction.changes.empty()) {
-            done.revision = state.revision;
-            co_return done;
-        }
-        auto applied = co_await state.store.apply(ctx, std::move(transaction));
+        CO_TRY(auto plan, state.plan(ctx, peer, operations));
+        auto& done = plan.done;
+        if (plan.transaction.changes.empty()) co_return std::move(done);
+        resource::add_event(ctx, state.clock, std::move(plan.event), plan.transaction);
+        auto applied = co_await state.store.apply(ctx, std::move(plan.transaction));
         if (applied.ok()) {
             done.revision = *applied;
-            for (const auto result : written_now) {
+            for (const auto result : plan.written_now) {
                 auto& entry = done.results[result];
                 if (entry.created == 0) entry.created = *applied;
                 entry.modified = *applied;
             }
-            co_return done;
+            co_return std::move(done);
         }
         if (applied.error().code != Code::conflict) co_return std::move(applied).error();
         CO_TRY(std::ignore, co_await state.store.catch_up(ctx));
@@ -359,20 +425,24 @@ Task<KeyValues::Done> KeyValues::apply(Context ctx, std::vector<Operation> opera
     co_return Error{Code::unavailable, "these keys change too often", "try again"};
 }
 
-Task<Unit> KeyValues::remove_tree(Context ctx, std::string prefix) {
+Task<Unit> KeyValues::remove_tree(Context ctx, std::string peer, std::string prefix) {
     auto& state = *state_;
     for (;;) {
         store::Transaction transaction;
+        json::array keys;
         for (const auto* entry : tree(prefix)) {
             if (transaction.changes.size() == keys_at_once) break;
             transaction.remove(store_key(kv_prefix, entry->key));
+            keys.emplace_back(entry->key);
         }
         if (transaction.changes.empty()) co_return Unit{};
+        resource::add_event(ctx, state.clock, {"Key/" + prefix, "removed-below", {}, evidence(peer, {{"keys", std::move(keys)}})},
+                            transaction);
         CO_TRY(std::ignore, co_await state.store.apply(ctx, std::move(transaction)));
     }
 }
 
-Task<Unit> KeyValues::create_session(Context ctx, Session session) {
+Task<Unit> KeyValues::create_session(Context ctx, std::string peer, Session session) {
     auto& state = *state_;
     store::LeaseId lease = 0;
     // Consul, too, waits for twice the ttl before it gives a session up.
@@ -382,6 +452,12 @@ Task<Unit> KeyValues::create_session(Context ctx, Session session) {
     store::Transaction transaction;
     const auto key = store_key(session_prefix, session.id);
     transaction.expect(key, 0).put(key, to_value(session), lease);
+    resource::add_event(ctx, state.clock,
+                        {"Session/" + session.id,
+                         "created",
+                         {},
+                         evidence(peer, {{"name", session.name}, {"node", session.node}, {"ttl", session.ttl_text}})},
+                        transaction);
     CO_TRY(std::ignore, co_await state.store.apply(ctx, std::move(transaction)));
     co_return Unit{};
 }
@@ -396,17 +472,18 @@ Task<Session> KeyValues::renew_session(Context ctx, std::string id) {
     co_return copy;
 }
 
-Task<Unit> KeyValues::destroy_session(Context ctx, std::string id) {
+Task<Unit> KeyValues::destroy_session(Context ctx, std::string peer, std::string id, std::string because) {
     auto& state = *state_;
     const auto* known = session(id);
     if (known == nullptr) co_return Unit{};
     const auto copy = *known;
-    CO_TRY(std::ignore, co_await state.free_all(ctx, copy, nullptr));
+    CO_TRY(std::ignore, co_await state.free_all(ctx, peer, copy, nullptr));
     store::Transaction transaction;
     transaction.remove(store_key(session_prefix, id));
+    resource::add_event(ctx, state.clock, {"Session/" + id, "removed", std::move(because), evidence(peer, {})}, transaction);
     CO_TRY(std::ignore, co_await state.store.apply(ctx, std::move(transaction)));
     // What it took meanwhile.
-    co_return co_await state.free_all(ctx, copy, nullptr);
+    co_return co_await state.free_all(ctx, peer, copy, nullptr);
 }
 
 Task<Unit> KeyValues::free_orphans(Context ctx, const store::Fence* fence) {
@@ -420,7 +497,7 @@ Task<Unit> KeyValues::free_orphans(Context ctx, const store::Fence* fence) {
         gone.push_back(known == state.departed.end() ? holder : known->second);
     }
     for (auto& holder : gone) {
-        CO_TRY(std::ignore, co_await state.free_all(ctx, std::move(holder), fence));
+        CO_TRY(std::ignore, co_await state.free_all(ctx, {}, std::move(holder), fence));
     }
     std::erase_if(state.departed, [&](const auto& entry) { return !state.held.contains(entry.first); });
     co_return Unit{};

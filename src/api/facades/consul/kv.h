@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/task.h"
+#include "resource/resources.h"
 #include "store/leadership.h"
 #include "store/store.h"
 
@@ -65,10 +66,11 @@ struct Operation {
     std::uint64_t flags = 0, index = 0;
 };
 
-/// Keys and sessions over the store: an index in memory, fed by the store; writes are transactions on it. Loop thread only.
+/// Keys and sessions over the store: an index in memory, fed by the store; writes are transactions on it. Each that changes
+/// something leaves an event in the same transaction: who, from where, which keys, how; never a value. Loop thread only.
 class KeyValues {
 public:
-    KeyValues(asio::any_io_executor executor, store::Store& store);
+    KeyValues(asio::any_io_executor executor, store::Store& store, const Clock& clock);
     ~KeyValues();
 
     const Entry* find(std::string_view key) const;
@@ -92,16 +94,17 @@ public:
         std::vector<Failure> failures;
         Revision revision = 0;
     };
-    /// All or nothing: with failures nothing was done. `invalid`: a session that is not there; `too_large`: too many keys.
-    Task<Done> apply(Context ctx, std::vector<Operation> operations);
+    /// All or nothing: with failures nothing was done. `invalid`: a session that is not there;
+    /// `too_large`: too many keys. `peer` is the address of whoever asks, here and below.
+    Task<Done> apply(Context ctx, std::string peer, std::vector<Operation> operations);
     /// In as many steps as it takes.
-    Task<Unit> remove_tree(Context ctx, std::string prefix);
+    Task<Unit> remove_tree(Context ctx, std::string peer, std::string prefix);
 
-    Task<Unit> create_session(Context ctx, Session session);
+    Task<Unit> create_session(Context ctx, std::string peer, Session session);
     /// `not_found` when it is gone.
     Task<Session> renew_session(Context ctx, std::string id);
     /// Frees or removes what it holds, then it. Nothing is wrong with one that is gone.
-    Task<Unit> destroy_session(Context ctx, std::string id);
+    Task<Unit> destroy_session(Context ctx, std::string peer, std::string id, std::string because = {});
     /// Frees what is held by sessions that are gone: the leader's work, after each change of sessions.
     Task<Unit> free_orphans(Context ctx, const store::Fence* fence);
 
@@ -110,6 +113,7 @@ public:
 
 private:
     struct State;
+    struct Plan;
     std::unique_ptr<State> state_;
 };
 

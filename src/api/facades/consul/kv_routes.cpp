@@ -18,7 +18,7 @@ using Verb = Operation::Verb;
 /// What a transaction that only reads has, like other reads.
 const net::Headers read_headers{{"X-Consul-Knownleader", "true"}, {"X-Consul-Lastcontact", "0"}};
 
-constexpr std::size_t largest_value = 512 << 10, most_operations = 128;
+constexpr std::size_t largest_value = 512 << 10, most_operations = 128; // as Consul's
 
 Result<std::uint64_t> number_of(const std::string& text) {
     std::uint64_t out = 0;
@@ -159,7 +159,7 @@ void View::State::add_kv_routes() {
         operation.value = std::move(*body);
         std::vector<Operation> one;
         one.push_back(std::move(operation));
-        auto done = co_await kv.apply(call.ctx, std::move(one));
+        auto done = co_await kv.apply(call.ctx, call.request.peer, std::move(one));
         if (!done.ok() && done.error().code == Code::invalid)
             co_return Error{Code::internal, "raft apply failed: " + done.error().message};
         if (!done.ok()) co_return std::move(done).error();
@@ -169,7 +169,7 @@ void View::State::add_kv_routes() {
         const auto key = call.rest[0];
         if (call.has("recurse")) {
             if (call.has("cas")) co_return co_await text(call, 400, "Conflicting flags: recurse and cas");
-            CO_TRY(std::ignore, co_await kv.remove_tree(call.ctx, key));
+            CO_TRY(std::ignore, co_await kv.remove_tree(call.ctx, call.request.peer, key));
             co_return co_await answer(call, true);
         }
         if (key.empty()) co_return co_await text(call, 400, "Missing key name");
@@ -182,7 +182,7 @@ void View::State::add_kv_routes() {
         }
         std::vector<Operation> one;
         one.push_back(std::move(operation));
-        CO_TRY(const auto done, co_await kv.apply(call.ctx, std::move(one)));
+        CO_TRY(const auto done, co_await kv.apply(call.ctx, call.request.peer, std::move(one)));
         co_return co_await answer(call, done.failures.empty());
     });
     add("PUT", "txn", [this](Call& call) -> Task<Unit> {
@@ -224,7 +224,7 @@ void View::State::add_kv_routes() {
             operations.push_back(std::move(operation));
         }
         const auto count = operations.size();
-        auto done = co_await kv.apply(call.ctx, std::move(operations));
+        auto done = co_await kv.apply(call.ctx, call.request.peer, std::move(operations));
         if (!done.ok() && done.error().code == Code::invalid)
             co_return co_await answer(call, failures_json({{0, done.error().message}}, false), 409);
         if (!done.ok()) co_return std::move(done).error();
@@ -314,11 +314,11 @@ void View::State::add_session_routes() {
             if (holder.empty()) co_return Error{Code::internal, fmt::format("apply failed: Missing check '{}' registration", id)};
         }
         const auto id = session.id;
-        CO_TRY(std::ignore, co_await kv.create_session(call.ctx, std::move(session)));
+        CO_TRY(std::ignore, co_await kv.create_session(call.ctx, call.request.peer, std::move(session)));
         co_return co_await answer(call, json::object{{"ID", id}});
     });
     add("PUT", "session/destroy/*", [this](Call& call) -> Task<Unit> {
-        CO_TRY(std::ignore, co_await kv.destroy_session(call.ctx, call.rest[0]));
+        CO_TRY(std::ignore, co_await kv.destroy_session(call.ctx, call.request.peer, call.rest[0]));
         co_return co_await answer(call, true);
     });
     add("PUT", "session/renew/*", [this](Call& call) -> Task<Unit> {

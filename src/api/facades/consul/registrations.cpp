@@ -178,8 +178,13 @@ Result<json::object> service_spec(const json::object& body, const std::string& n
 
 } // namespace
 
-Task<Unit> View::State::put_node(Context ctx, std::string node, json::object spec, bool keep_checks) {
-    co_return co_await change_node(std::move(ctx), std::move(node), [spec, keep_checks](json::object& now) {
+Task<resource::Outcome> View::State::write(Writer by, const resource::Kind& kind, resource::Object object, Revision stands_at) {
+    if (stands_at == 0) co_return co_await resources.create(by.ctx, kind, std::move(object), by.options());
+    co_return co_await resources.replace(by.ctx, kind, std::move(object), by.options(stands_at));
+}
+
+Task<Unit> View::State::put_node(Writer by, std::string node, json::object spec, bool keep_checks) {
+    co_return co_await change_node(std::move(by), std::move(node), [spec, keep_checks](json::object& now) {
         auto wanted = spec;
         if (keep_checks && now.contains("checks")) wanted["checks"] = now.at("checks");
         for (const auto* kept : {"node", "id", "maintenance", "maintenance_reason"})
@@ -188,7 +193,7 @@ Task<Unit> View::State::put_node(Context ctx, std::string node, json::object spe
     });
 }
 
-Task<Unit> View::State::put_instance(Context ctx, std::string node, std::string id, json::object spec, bool keep_checks) {
+Task<Unit> View::State::put_instance(Writer by, std::string node, std::string id, json::object spec, bool keep_checks) {
     const auto& kind = *resources.registry().find("Instance");
     for (int attempt = 0; attempt < 8; ++attempt) {
         const auto known = catalog.find(node, id);
@@ -214,15 +219,14 @@ Task<Unit> View::State::put_instance(Context ctx, std::string node, std::string 
         CO_TRY(auto object,
                resource::read_object(kind, name, json::object{{"kind", "Instance"}, {"name", name}, {"spec", wanted}}));
         if (existing.ok()) object.labels = existing->labels;
-        auto done = existing.ok() ? co_await resources.replace(ctx, kind, std::move(object), {.if_revision = existing->revision})
-                                  : co_await resources.create(ctx, kind, std::move(object), {});
+        auto done = co_await write(by, kind, std::move(object), existing.ok() ? existing->revision : 0);
         if (done.ok()) co_return Unit{};
         if (done.error().code != Code::conflict) co_return std::move(done).error();
     }
     co_return Error{Code::conflict, "this instance changes too often"};
 }
 
-Task<Unit> View::State::change_instance(Context ctx, std::string resource, std::function<void(json::object&)> change) {
+Task<Unit> View::State::change_instance(Writer by, std::string resource, std::function<void(json::object&)> change) {
     const auto& kind = *resources.registry().find("Instance");
     for (int attempt = 0; attempt < 8; ++attempt) {
         CO_TRY(auto object, resources.get(kind, resource));
@@ -231,14 +235,14 @@ Task<Unit> View::State::change_instance(Context ctx, std::string resource, std::
         CO_TRY(auto wanted,
                resource::read_object(kind, resource, json::object{{"kind", "Instance"}, {"name", resource}, {"spec", spec}}));
         wanted.labels = object.labels;
-        auto done = co_await resources.replace(ctx, kind, std::move(wanted), {.if_revision = object.revision});
+        auto done = co_await resources.replace(by.ctx, kind, std::move(wanted), by.options(object.revision));
         if (done.ok()) co_return Unit{};
         if (done.error().code != Code::conflict) co_return std::move(done).error();
     }
     co_return Error{Code::conflict, "this instance changes too often"};
 }
 
-Task<Unit> View::State::change_node(Context ctx, std::string node, std::function<void(json::object&)> change) {
+Task<Unit> View::State::change_node(Writer by, std::string node, std::function<void(json::object&)> change) {
     const auto& kind = *resources.registry().find("CatalogNode");
     for (int attempt = 0; attempt < 8; ++attempt) {
         const auto known = catalog.node(node);
@@ -250,26 +254,25 @@ Task<Unit> View::State::change_node(Context ctx, std::string node, std::function
         CO_TRY(auto object,
                resource::read_object(kind, name, json::object{{"kind", "CatalogNode"}, {"name", name}, {"spec", spec}}));
         if (existing.ok()) object.labels = existing->labels;
-        auto done = existing.ok() ? co_await resources.replace(ctx, kind, std::move(object), {.if_revision = existing->revision})
-                                  : co_await resources.create(ctx, kind, std::move(object), {});
+        auto done = co_await write(by, kind, std::move(object), existing.ok() ? existing->revision : 0);
         if (done.ok()) co_return Unit{};
         if (done.error().code != Code::conflict) co_return std::move(done).error();
     }
     co_return Error{Code::conflict, "this node changes too often"};
 }
 
-Task<Unit> View::State::remove_resource(Context ctx, std::string_view kind_name, std::string name) {
-    auto done = co_await resources.remove(ctx, *resources.registry().find(kind_name), std::move(name), {});
+Task<Unit> View::State::remove_resource(Writer by, std::string_view kind_name, std::string name) {
+    auto done = co_await resources.remove(by.ctx, *resources.registry().find(kind_name), std::move(name), by.options());
     if (!done.ok() && done.error().code != Code::not_found) co_return std::move(done).error();
     co_return Unit{};
 }
 
-Task<Unit> View::State::deregister_node(Context ctx, std::string node) {
+Task<Unit> View::State::deregister_node(Writer by, std::string node) {
     for (const auto& instance : catalog.instances_on(node)) {
-        CO_TRY(std::ignore, co_await remove_resource(ctx, "Instance", instance->resource));
+        CO_TRY(std::ignore, co_await remove_resource(by, "Instance", instance->resource));
     }
     if (const auto known = catalog.node(node); known && !known->resource.empty()) {
-        CO_TRY(std::ignore, co_await remove_resource(ctx, "CatalogNode", known->resource));
+        CO_TRY(std::ignore, co_await remove_resource(by, "CatalogNode", known->resource));
     }
     co_return Unit{};
 }
@@ -284,12 +287,12 @@ std::string View::State::holder_of_check(std::string_view node, std::string_view
     return {};
 }
 
-Task<Unit> View::State::remove_check(Context ctx, std::string holder, std::string check) {
+Task<Unit> View::State::remove_check(Writer by, std::string holder, std::string check) {
     const auto name = holder.substr(holder.find('/') + 1);
     if (holder.starts_with("instances/")) {
         const auto view = catalog.find_resource(name);
         if (!view) co_return Unit{};
-        co_return co_await change_instance(ctx, name, [check, id = view->id](json::object& spec) {
+        co_return co_await change_instance(by, name, [check, id = view->id](json::object& spec) {
             auto checks = own_checks(spec, id);
             std::erase_if(checks, [&](const Check& one) { return one.id == check; });
             spec["checks"] = list_of(checks)["checks"];
@@ -297,14 +300,33 @@ Task<Unit> View::State::remove_check(Context ctx, std::string holder, std::strin
     }
     const auto view = catalog.find_node_resource(name);
     if (!view) co_return Unit{};
-    co_return co_await change_node(ctx, view->name, [check](json::object& spec) {
+    co_return co_await change_node(by, view->name, [check](json::object& spec) {
         auto checks = own_checks(spec, "");
         std::erase_if(checks, [&](const Check& one) { return one.id == check; });
         spec["checks"] = list_of(checks)["checks"];
     });
 }
 
-Task<Unit> View::State::register_from_catalog(Context ctx, json::object body) {
+Task<Unit> View::State::say_of_check(Writer by, std::string holder, std::string check, catalog::CheckStatus status,
+                                     std::string output) {
+    const auto name = holder.substr(holder.find('/') + 1);
+    const bool of_instance = holder.starts_with("instances/");
+    std::vector<CheckView> known;
+    if (const auto instance = of_instance ? catalog.find_resource(name) : nullptr) known = instance->checks;
+    if (const auto node = of_instance ? nullptr : catalog.find_node_resource(name)) known = node->checks;
+    const auto at = std::find_if(known.begin(), known.end(), [&](const CheckView& one) { return one.check.id == check; });
+    CO_TRY(std::ignore, co_await checker.report(by.ctx, std::move(holder), check, status, std::move(output)));
+    if (at == known.end() || at->result.status == status) co_return Unit{};
+    // Its result stands already: a lost event is logged, and no reason to say that this failed.
+    resource::EventDraft news;
+    news.subject = fmt::format("{}/{}", of_instance ? "Instance" : "CatalogNode", name);
+    news.what = fmt::format("check-{}", name_of(status));
+    news.evidence = json::object{{"check", check}, {"before", name_of(at->result.status)}, {"peer", by.peer}};
+    std::ignore = co_await resources.record(by.ctx, std::move(news));
+    co_return Unit{};
+}
+
+Task<Unit> View::State::register_from_catalog(Writer by, json::object body) {
     const auto node = text_at(body, "node"), address = text_at(body, "address");
     const bool skip_node = flag_at(body, "skipnodeupdate");
     if (node.empty()) co_return Error{Code::internal, "Must provide node"};
@@ -342,11 +364,11 @@ Task<Unit> View::State::register_from_catalog(Context ctx, json::object body) {
         if (const auto meta = texts_by_name(body, "nodemeta"); !meta.empty()) spec["meta"] = map_to_json(meta);
         if (const auto tagged = texts_by_name(body, "taggedaddresses"); !tagged.empty())
             spec["tagged_addresses"] = map_to_json(tagged);
-        CO_TRY(std::ignore, co_await put_node(ctx, node, std::move(spec), true));
+        CO_TRY(std::ignore, co_await put_node(by, node, std::move(spec), true));
     }
     if (has_service) {
         CO_TRY(auto spec, service_spec(service->get_object(), service_name, node, service_id));
-        CO_TRY(std::ignore, co_await put_instance(ctx, node, service_id, std::move(spec), true));
+        CO_TRY(std::ignore, co_await put_instance(by, node, service_id, std::move(spec), true));
     }
     for (const auto& item : checks) {
         const auto& given = item.get_object();
@@ -374,21 +396,20 @@ Task<Unit> View::State::register_from_catalog(Context ctx, json::object body) {
         };
         std::string holder;
         if (of.empty()) {
-            CO_TRY(std::ignore, co_await change_node(ctx, node, [add](json::object& spec) { add(spec, ""); }));
+            CO_TRY(std::ignore, co_await change_node(by, node, [add](json::object& spec) { add(spec, ""); }));
             holder = "catalognodes/" + catalog.node(node)->resource;
         } else {
             const auto instance = catalog.find(node, of);
             if (!instance) co_return Error{Code::internal, fmt::format("failed inserting check: Missing service registration")};
-            CO_TRY(std::ignore,
-                   co_await change_instance(ctx, instance->resource, [add, of](json::object& spec) { add(spec, of); }));
+            CO_TRY(std::ignore, co_await change_instance(by, instance->resource, [add, of](json::object& spec) { add(spec, of); }));
             holder = "instances/" + instance->resource;
         }
-        CO_TRY(std::ignore, co_await checker.report(ctx, holder, id, *status, text_at(given, "output")));
+        CO_TRY(std::ignore, co_await say_of_check(by, holder, id, *status, text_at(given, "output")));
     }
     co_return Unit{};
 }
 
-Task<Unit> View::State::register_agent_service(Context ctx, json::object body, bool replace_checks) {
+Task<Unit> View::State::register_agent_service(Writer by, json::object body, bool replace_checks) {
     const auto name = text_at(body, "name");
     if (name.empty()) co_return Error{Code::invalid, "Missing service name"};
     auto id = text_at(body, "id");
@@ -409,10 +430,10 @@ Task<Unit> View::State::register_agent_service(Context ctx, json::object body, b
         checks.push_back(std::move(check));
     }
     if (!checks.empty()) spec["checks"] = list_of(checks)["checks"];
-    co_return co_await put_instance(ctx, options.node, id, std::move(spec), !replace_checks);
+    co_return co_await put_instance(by, options.node, id, std::move(spec), !replace_checks);
 }
 
-Task<Unit> View::State::register_agent_check(Context ctx, json::object body) {
+Task<Unit> View::State::register_agent_check(Writer by, json::object body) {
     if (text_at(body, "name").empty()) co_return Error{Code::invalid, "Missing check name"};
     CO_TRY(auto check, check_definition(body, ""));
     if (check.id.empty()) check.id = check.name;
@@ -426,10 +447,10 @@ Task<Unit> View::State::register_agent_check(Context ctx, json::object body) {
         spec["checks"] = list_of(all)["checks"];
     };
     const auto of = text_at(body, "serviceid");
-    if (of.empty()) co_return co_await change_node(ctx, options.node, [add](json::object& spec) { add(spec, ""); });
+    if (of.empty()) co_return co_await change_node(by, options.node, [add](json::object& spec) { add(spec, ""); });
     const auto instance = catalog.find(options.node, of);
     if (!instance) co_return Error{Code::not_found, fmt::format("ServiceID \"{}\" does not exist", of)};
-    co_return co_await change_instance(ctx, instance->resource, [add, of](json::object& spec) { add(spec, of); });
+    co_return co_await change_instance(by, instance->resource, [add, of](json::object& spec) { add(spec, of); });
 }
 
 } // namespace orrery::api::consul

@@ -46,6 +46,26 @@ std::string words_of(const Error& error) {
     return out;
 }
 
+/// Counts a query while it waits.
+class Waiting {
+public:
+    Waiting(View::State& state, std::string peer) : state_(state), peer_(std::move(peer)) {
+        ++state_.blocked[peer_];
+        ++state_.blocked_in_all;
+    }
+    ~Waiting() {
+        --state_.blocked_in_all;
+        if (const auto mine = state_.blocked.find(peer_); mine != state_.blocked.end() && --mine->second == 0)
+            state_.blocked.erase(mine);
+    }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+
+private:
+    View::State& state_;
+    std::string peer_;
+};
+
 /// Keys in lower case without underscores, at every level: Consul takes both ways of writing them. What people chose themselves
 /// (meta, headers) keeps its keys.
 json::value plain_keys(const json::value& value, bool keep) {
@@ -73,6 +93,10 @@ std::vector<std::string> Call::queries(std::string_view name) const {
     for (const auto& [key, value] : request.target.query)
         if (key == name) all.push_back(value);
     return all;
+}
+
+resource::WriteOptions Writer::options(std::optional<Revision> if_revision) const {
+    return {.if_revision = if_revision, .because = peer.empty() ? "" : "through the Consul view, from " + peer};
 }
 
 void View::State::add(std::string method, std::string_view pattern, std::function<Task<Unit>(Call&)> handler) {
@@ -218,7 +242,16 @@ Task<Unit> View::State::read(Call& call, Reading reading) {
     }
     auto filter = Filter::parse(call.query("filter"));
     if (!filter.ok()) co_return co_await text(call, 500, filter.error().message);
-    if (asked > 0) {
+    if (asked > 0 && static_cast<std::uint64_t>(reading.index()) <= asked) {
+        const auto& peer = call.request.peer;
+        const auto mine = blocked.contains(peer) ? blocked.at(peer) : 0;
+        if (blocked_in_all >= options.max_blocked || mine >= std::max<std::size_t>(1, options.max_blocked / 4))
+            co_return co_await text(
+                call, 429,
+                fmt::format("Too many blocking queries wait already: {} of {}, {} in all; ask without \"index\", or fewer at once",
+                            mine, peer, blocked_in_all),
+                {{"Retry-After", "5"}});
+        const Waiting waiting(*this, peer);
         // So that many who wait do not all come at once.
         wait += Duration(std::uniform_int_distribution<std::int64_t>(0, wait.count() / 16)(random));
         const auto until = real_clock().steady() + wait;

@@ -29,6 +29,13 @@ struct Refusal {
     std::string text;
 };
 
+/// On whose behalf the catalog is written to.
+struct Writer {
+    Context ctx;
+    std::string peer; ///< the address of whoever asked; empty: this server itself
+    resource::WriteOptions options(std::optional<Revision> if_revision = {}) const;
+};
+
 /// One request on its way.
 struct Call {
     Context ctx;
@@ -40,6 +47,7 @@ struct Call {
     bool has(std::string_view name) const { return request.target.param(name).has_value(); }
     std::string query(std::string_view name) const { return request.target.param(name).value_or(""); }
     std::vector<std::string> queries(std::string_view name) const;
+    Writer writer() const { return {ctx, request.peer}; }
 };
 
 /// What a read gives: an index to block on, and the JSON made when it is wanted.
@@ -87,18 +95,22 @@ struct View::State {
     void add_status_routes();
 
     // --- writing to the catalog (registrations.cpp)
-    Task<Unit> put_node(Context ctx, std::string node, json::object spec, bool keep_checks);
-    Task<Unit> put_instance(Context ctx, std::string node, std::string id, json::object spec, bool keep_checks);
-    Task<Unit> change_instance(Context ctx, std::string resource, std::function<void(json::object& spec)> change);
-    Task<Unit> change_node(Context ctx, std::string node, std::function<void(json::object& spec)> change);
-    Task<Unit> remove_resource(Context ctx, std::string_view kind, std::string name);
-    Task<Unit> deregister_node(Context ctx, std::string node);
+    /// Creates it where it stands nowhere (0), replaces it where it stands at that revision.
+    Task<resource::Outcome> write(Writer by, const resource::Kind& kind, resource::Object object, Revision stands_at);
+    Task<Unit> put_node(Writer by, std::string node, json::object spec, bool keep_checks);
+    Task<Unit> put_instance(Writer by, std::string node, std::string id, json::object spec, bool keep_checks);
+    Task<Unit> change_instance(Writer by, std::string resource, std::function<void(json::object& spec)> change);
+    Task<Unit> change_node(Writer by, std::string node, std::function<void(json::object& spec)> change);
+    Task<Unit> remove_resource(Writer by, std::string_view kind, std::string name);
+    Task<Unit> deregister_node(Writer by, std::string node);
     /// "instances/x" or "catalognodes/x" of a node's check; "" where there is none.
     std::string holder_of_check(std::string_view node, std::string_view check) const;
-    Task<Unit> remove_check(Context ctx, std::string holder, std::string check);
-    Task<Unit> register_from_catalog(Context ctx, json::object body);
-    Task<Unit> register_agent_service(Context ctx, json::object body, bool replace_checks);
-    Task<Unit> register_agent_check(Context ctx, json::object body);
+    Task<Unit> remove_check(Writer by, std::string holder, std::string check);
+    /// What somebody says of a check; an event where that is news. Errors are those of Checker::report.
+    Task<Unit> say_of_check(Writer by, std::string holder, std::string check, catalog::CheckStatus status, std::string output);
+    Task<Unit> register_from_catalog(Writer by, json::object body);
+    Task<Unit> register_agent_service(Writer by, json::object body, bool replace_checks);
+    Task<Unit> register_agent_check(Writer by, json::object body);
 
     struct Route {
         std::string method;
@@ -120,6 +132,8 @@ struct View::State {
     std::vector<std::shared_ptr<void>> observers; ///< wake those who block on the catalog
     std::shared_ptr<DnsAnswers> dns;
     std::vector<Route> routes;
+    std::map<std::string, std::size_t> blocked; ///< by address of the client: how many of its queries wait
+    std::size_t blocked_in_all = 0;
     std::mt19937_64 random{std::random_device{}()};
 };
 

@@ -20,7 +20,7 @@ View::State::State(asio::any_io_executor executor_, resource::Resources& resourc
       leadership(leadership_),
       clock(clock_),
       options(std::move(options_)),
-      kv(executor_, resources_.store()),
+      kv(executor_, resources_.store(), clock_),
       dns(std::make_shared<DnsAnswers>(DnsAnswers::Options{.domain = options.domain,
                                                            .datacenter = options.datacenter,
                                                            .name_server = options.node,
@@ -110,7 +110,7 @@ asio::awaitable<void> View::run(Context ctx) {
                                                 {"wan", state.options.address},
                                                 {"wan_ipv6", state.options.address}};
     for (;;) {
-        auto done = co_await state.change_node(ctx, state.options.node, [&spec](json::object& now) {
+        auto done = co_await state.change_node({ctx, {}}, state.options.node, [&spec](json::object& now) {
             for (const auto& [key, value] : spec) now[key] = value;
             json::array checks;
             if (const auto* kept = now.if_contains("checks"); kept != nullptr && kept->is_array())
@@ -137,7 +137,7 @@ asio::awaitable<void> View::run(Context ctx) {
         if (const auto fence = state.leadership.fence()) {
             for (const auto& id : lost_sessions(state.kv, state.catalog)) {
                 log::info(ctx, "session {} ends: its node or a check of it is gone or critical", id);
-                std::ignore = co_await state.kv.destroy_session(ctx, id);
+                std::ignore = co_await state.kv.destroy_session(ctx, {}, id, "its node or a check of it is gone or critical");
             }
             const auto freed = co_await state.kv.free_orphans(ctx, &*fence);
             if (!freed.ok()) log::warn(ctx, "locks of ended sessions are still held: {}", freed.error().text());

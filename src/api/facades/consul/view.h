@@ -26,6 +26,7 @@ struct ViewOptions {
     bool dns_truncate = false;                           ///< say so (TC) when a UDP answer shows only some of the members
     int dns_udp_answers = 3;                             ///< that many members in a UDP answer without EDNS
     std::uint32_t dns_node_ttl = 0, dns_service_ttl = 0; ///< seconds
+    std::size_t max_blocked = 7500;                      ///< blocking queries that wait at once; a quarter of them for one client
     std::string version;                                 ///< of this program
 };
 

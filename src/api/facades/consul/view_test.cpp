@@ -1,5 +1,6 @@
 #include "api/facades/consul/state.h"
 #include "api/facades/consul/view.h"
+#include "catalog/json_read.h"
 #include "core/testing.h"
 #include "core/text.h"
 #include "dns/message.h"
@@ -23,14 +24,15 @@ using ::testing::UnorderedElementsAre;
 
 /// The view over a store in memory, behind a real port.
 struct Site {
-    explicit Site(asio::any_io_executor executor, resource::Role anonymous = resource::Role::operator_)
+    explicit Site(asio::any_io_executor executor, resource::Role anonymous = resource::Role::operator_,
+                  std::size_t max_blocked = 100)
         : town(executor),
           catalog_kinds(add_kinds(town.registry)),
           catalog(town.store),
           leadership(executor, town.store, {.server = "agent1", .clock = &town.clock}),
           checker(executor, *town.resources, catalog, leadership, town.clock, {}),
           view(executor, *town.resources, catalog, checker, *town.identity, leadership, town.clock,
-               {.node = "agent1", .address = "127.0.0.1", .anonymous = anonymous, .version = "test"}),
+               {.node = "agent1", .address = "127.0.0.1", .anonymous = anonymous, .max_blocked = max_blocked, .version = "test"}),
           server(executor, {.max_body = View::max_body, .request_timeout = View::request_timeout, .on_error = view.on_error()},
                  view.handler()),
           client(executor, {}),
@@ -243,6 +245,102 @@ CO_TEST(ConsulView, KeysLocksAndSessions) {
     co_await site.expect("404 ", "GET", "kv/u");
     co_await site.expect("200 true", "DELETE", "kv/a?recurse");
     co_await site.expect("404 ", "GET", "kv/a?keys");
+    co_await site.stop();
+}
+
+CO_TEST(ConsulView, WaitingQueriesAreLimited) {
+    Site site(loop.get_executor(), resource::Role::operator_, 8); // of which one client may have two
+    co_await site.start();
+    for (int i = 0; i < 2; ++i)
+        site.group.spawn(
+            [](Site& at) -> asio::awaitable<void> { std::ignore = co_await at.ask("GET", "kv/none?index=99999&wait=60s"); }(site));
+    for (int i = 0; i < 20; ++i) co_await site.settle();
+    co_await site.expect_part("429 Too many blocking queries wait already: 2 of 127.0.0.1", "GET", "kv/none?index=99999&wait=60s");
+    co_await site.expect("404 ", "GET", "kv/none");
+    co_await site.expect_part("200 true", "PUT", "kv/none", "x");         // which is not yet past their index
+    co_await site.expect_part("200 ", "GET", "kv/none?index=1&wait=60s"); // and what need not wait is answered
+    co_await site.stop();
+}
+
+/// Whoever blocked on a prefix while the server was started again must hear of what was removed meanwhile.
+CO_TEST(ConsulView, RemovalsBeforeTheStartAreNotMissed) {
+    Site site(loop.get_executor());
+    co_await site.start();
+    co_await site.expect("200 true", "PUT", "kv/p/a", "x");
+    co_await site.expect("200 true", "PUT", "kv/p/b", "x");
+    const auto seen = KeyValues(loop.get_executor(), site.town.store, site.town.clock).tree_revision("p/");
+    co_await site.expect("200 true", "PUT", "catalog/register", db);
+    const auto services_seen = site.catalog.service_revision("db");
+    co_await site.expect("200 true", "PUT", "catalog/register", R"({"Node":"n2","Address":"10.0.0.6","Service":{"Service":"db"}})");
+    co_await site.expect("200 true", "PUT", "catalog/deregister", R"({"Node":"n2"})");
+    co_await site.expect("200 true", "DELETE", "kv/p/b");
+    const KeyValues again(loop.get_executor(), site.town.store, site.town.clock);
+    EXPECT_GT(again.tree_revision("p/"), seen);
+    const catalog::Catalog reborn(site.town.store);
+    EXPECT_GT(reborn.service_revision("db"), services_seen);
+    co_await site.stop();
+}
+
+CO_TEST(ConsulView, EveryWriteLeavesAnEventWithoutValues) {
+    Site site(loop.get_executor());
+    co_await site.start();
+    const auto events = [&](std::string_view of) { // those whose subject begins so, oldest first
+        std::vector<std::string> out;
+        resource::ListQuery query;
+        const auto page = site.town.resources->list(*site.town.registry.find("Event"), query);
+        for (const auto& record : page->records) {
+            const auto event = resource::from_stored(*record)->spec;
+            const auto subject = catalog::text_at(event, "subject");
+            EXPECT_THAT(record->value, ::testing::Not(HasSubstr("s3cret")));
+            if (!subject.starts_with(of)) continue;
+            const auto* evidence = event.if_contains("evidence");
+            out.push_back(fmt::format("{} {} by {} from {}", subject, catalog::text_at(event, "what"),
+                                      catalog::text_at(event, "actor"),
+                                      evidence != nullptr ? catalog::text_at(evidence->as_object(), "peer") : ""));
+        }
+        return out;
+    };
+    co_await site.expect("200 true", "PUT", "kv/app/x", "s3cret");
+    co_await site.expect("200 true", "PUT", "kv/app/x", "s3cret"); // the same once more changes nothing
+    co_await site.expect("200 true", "PUT", "kv/app/x", "another s3cret");
+    co_await site.expect("200 true", "DELETE", "kv/app/x");
+    co_await site.expect("200 true", "DELETE", "kv/app/x");
+    EXPECT_THAT(events("Key/"),
+                ElementsAre("Key/app/x created by anonymous from 127.0.0.1", "Key/app/x updated by anonymous from 127.0.0.1",
+                            "Key/app/x removed by anonymous from 127.0.0.1"));
+    auto made = co_await site.ask("PUT", "session/create", R"({"Name":"mine","LockDelay":"0s"})");
+    const auto id = catalog::text_at(parse_json(made->body)->as_object(), "ID");
+    co_await site.expect("200 true", "PUT", "kv/lock?acquire=" + id, "s3cret");
+    co_await site.expect("200 true", "PUT", "kv/lock?release=" + id, "s3cret");
+    co_await site.expect("200 true", "PUT", "kv/lock?acquire=" + id, "s3cret");
+    co_await site.expect("200 true", "PUT", "session/destroy/" + id);
+    EXPECT_THAT(events("Key/lock"),
+                ElementsAre(HasSubstr("Key/lock locked by"), HasSubstr("Key/lock unlocked by"), HasSubstr("Key/lock locked by")));
+    EXPECT_THAT(events("Session/"),
+                ElementsAre(HasSubstr("created by anonymous from 127.0.0.1"), HasSubstr("keys-released by anonymous"),
+                            HasSubstr("removed by anonymous from 127.0.0.1")));
+    co_await site.expect_part(
+        "200", "PUT", "txn",
+        R"([{"KV":{"Verb":"set","Key":"t/1","Value":"czNjcmV0"}},{"KV":{"Verb":"set","Key":"t/2","Value":"czNjcmV0"}}])");
+    EXPECT_THAT(events("Transaction/"), ElementsAre(HasSubstr("applied by anonymous from 127.0.0.1")));
+    co_await site.expect("200 true", "DELETE", "kv/t?recurse");
+    EXPECT_THAT(events("Key/t"), ElementsAre("Key/t removed-below by anonymous from 127.0.0.1"));
+    // The catalog: registrations are resources, whose events say from where as the reason; words about checks are events where they
+    // are news.
+    co_await site.expect("200 ", "PUT", "agent/service/register", R"({"Name":"web","Check":{"TTL":"30s"}})");
+    for (int i = 0; i < 3; ++i) co_await site.expect("200 ", "PUT", "agent/check/pass/service:web");
+    co_await site.expect("200 ", "PUT", "agent/check/fail/service:web");
+    EXPECT_THAT(events("Instance/"),
+                ElementsAre(HasSubstr("created by anonymous"), HasSubstr("check-passing by anonymous from 127.0.0.1"),
+                            HasSubstr("check-critical by anonymous from 127.0.0.1")));
+    co_await site.stop();
+}
+
+CO_TEST(ConsulView, AKeyThatIsNotTextIsRefused) {
+    Site site(loop.get_executor());
+    co_await site.start();
+    co_await site.expect_part("not UTF-8", "PUT", "kv/a%ffb", "x");
+    co_await site.expect("404 ", "GET", "kv/?keys");
     co_await site.stop();
 }
 

@@ -243,7 +243,7 @@ DNS_DIFFERENCES = [
      "Consul answers a question for TXT or MX of a service with its addresses; that is no answer to it: we say that there is none (NODATA)"),
     (r"(service\.|node\.)?consul A .*", {"rcode": ("NXDOMAIN", "NOERROR")},
      "names with others below them exist: NXDOMAIN would deny those too (RFC 8020), and ends the search of resolvers that ask label by label"),
-    (r"many\.service\.consul A-CH .*", {"rcode": ("NOERROR", "REFUSED"), "aa": (True, False), "answer": (lambda shown: shown == 3 or len(shown) == 5, lambda shown: shown in (0, []))}, "Consul answers other classes with records of class IN; we refuse"),
+    (r"many\.service\.consul A-CH .*", {"rcode": ("NOERROR", "REFUSED"), "aa": (True, False), "answer": (lambda shown: shown == 3 or len(shown) == 5, lambda shown: shown in (0, [])), "additional": (0, [])}, "Consul answers other classes with records of class IN; we refuse"),
     (r"large\.service\.consul A udp 1232", {"answer": (74, 73), "tc": (False, True), "edns": (False, True)},
      "what does not fit is said to be missing (TC, RFC 2181 9); Consul says so only with enable_truncate, and leaves out EDNS, whose bytes are one member"),
     (r"large\.service\.consul SRV udp 1232", {"answer": (lambda shown: 0 < shown < 30, 30), "additional": (lambda shown: shown > 0, 0), "tc": (False, True), "edns": (False, True)},

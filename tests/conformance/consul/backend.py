@@ -1,4 +1,6 @@
 """A real Consul as our catalog: members are read from it, our instances written to it, and whatever is wrong with it is never taken for an empty service."""
+import contextlib
+import http.client
 import json
 import os
 import queue
@@ -11,17 +13,21 @@ import time
 import differential
 import orrery_lab as lab
 
+MASTER = "11111111-2222-3333-4444-555555555555"
+
 
 class Follower:
     """consul_follow: what our driver sees, line by line."""
 
-    def __init__(self, build, url, service, token=None):
+    def __init__(self, build, url, service, token="", wait=60, grace=10):
         program = os.path.join(build, "tests", "conformance", "consul_follow")
-        self.child = subprocess.Popen([program, url, service] + ([token] if token else []), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.child = subprocess.Popen([program, url, service, token, str(wait), str(grace)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.lines = queue.Queue()
+        self.seen = []  # all that was taken from the queue
         threading.Thread(target=lambda: [self.lines.put(line.strip()) for line in self.child.stdout], daemon=True).start()
 
     def expect(self, what, begins, seconds=15):
+        """Waits for a line that begins so, or is just "members": nobody is there."""
         end = time.monotonic() + seconds
         seen = []
         while time.monotonic() < end:
@@ -30,6 +36,7 @@ class Follower:
             except queue.Empty:
                 continue
             seen.append(line)
+            self.seen.append(line)
             if line.startswith(begins) if begins != "members" else line == "members":
                 lab.say(f"ok    {what}: {line[:140]}")
                 return line
@@ -44,83 +51,246 @@ class Follower:
         self.child.wait(10)
 
 
+class Relay:
+    """What stands between a server and its Consul, and can be cut: then nothing that was sent arrives."""
+
+    def __init__(self, address, target):
+        self.address, self.target, self.open = (address, 18501), target, True
+        self.url = f"http://{address}:18501"
+        self.pairs = []
+        self.listener = socket.create_server(self.address)
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            with contextlib.suppress(OSError):
+                if not self.open:
+                    client.close()
+                    continue
+                server = socket.create_connection(self.target)
+                self.pairs.append((client, server))
+                for a, b in ((client, server), (server, client)):
+                    threading.Thread(target=self.pump, args=(a, b), daemon=True).start()
+
+    @staticmethod
+    def pump(source, sink):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data)
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def cut(self):
+        self.open = False
+        for pair in self.pairs:
+            for end in pair:
+                with contextlib.suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+        self.pairs = []
+
+    def heal(self):
+        self.open = True
+
+
+def put(consul, path, body):
+    status, _, text = differential.request(consul.http, "PUT", path, body)
+    if status != 200:
+        raise lab.Failed(f"Consul refused {path} with {status}: {text}")
+
+
+def get(consul, path):
+    return differential.as_value(differential.request(consul.http, "GET", path)[2])
+
+
+def web(status, **more):
+    return {"Node": "n1", "Address": "10.0.0.1", "Service": {"Service": "web", "Port": 80}, "Check": {"CheckID": "c", "Name": "c", "Status": status, "ServiceID": "web"}, **more}
+
+
 def members(build, make_consul, address):
     consul = make_consul(address)
-    put = lambda path, body: differential.request(consul.http, "PUT", path, body)
-    put("catalog/register", {"Node": "n1", "Address": "10.0.0.1", "Service": {"Service": "web", "Port": 80}, "Check": {"CheckID": "c", "Name": "c", "Status": "passing", "ServiceID": "web"}})
+    put(consul, "catalog/register", web("passing"))
     follower = Follower(build, consul.http, "web")
     follower.expect("members are read", "members n1=10.0.0.1:80/passing")
     begin = time.monotonic()
-    put("catalog/register", {"Node": "n1", "Address": "10.0.0.1", "Check": {"CheckID": "c", "Name": "c", "Status": "critical", "ServiceID": "web"}})
+    put(consul, "catalog/register", web("critical"))
     follower.expect("a change is seen", "members n1=10.0.0.1:80/registered")
     lab.say(f"      {1000 * (time.monotonic() - begin):.0f} ms after it was made")
-    put("kv/unrelated", "x")
+    put(consul, "kv/unrelated", "x")
     follower.quiet("what does not concern it is not told", 1)
     consul.process.kill()
     follower.expect("a Consul that is gone is no evidence", "unavailable")
     consul = make_consul(address)  # it comes back empty
     follower.expect("when it answers again, what it says counts", "members")
+    follower.stop()
+    # One that takes questions and answers none.
+    put(consul, "catalog/register", web("passing"))
+    follower = Follower(build, consul.http, "web", wait=2, grace=1)
+    follower.expect("members are read", "members n1=10.0.0.1:80/passing")
     os.kill(consul.process.pid, signal.SIGSTOP)
-    follower.quiet("a Consul that hangs is not yet news while a query waits", 1)
+    follower.expect("a Consul that hangs is no evidence either, once its answer is overdue", "unavailable", 6)
     os.kill(consul.process.pid, signal.SIGCONT)
+    follower.expect("until it goes on", "members n1=10.0.0.1:80/passing", 20)
+    lab.check("nobody was ever taken for gone", "members" not in follower.seen, follower.seen)
     follower.stop()
     consul.process.kill()
 
 
 def acls(build, make_consul, address):
-    consul = make_consul(address, extra=["-hcl", 'acl { enabled = true default_policy = "deny" tokens { initial_management = "11111111-2222-3333-4444-555555555555" agent = "11111111-2222-3333-4444-555555555555" } }'])
-    master = "11111111-2222-3333-4444-555555555555"
+    consul = make_consul(address, extra=["-hcl", f'acl {{ enabled = true default_policy = "deny" tokens {{ initial_management = "{MASTER}" agent = "{MASTER}" }} }}'])
 
     def call(method, path, body=None):
-        import http.client
         connection = http.client.HTTPConnection(address, 18500, timeout=10)
-        connection.request(method, "/v1/" + path, json.dumps(body) if body is not None else None, {"X-Consul-Token": master})
-        answer = connection.getresponse()
-        return answer.status, answer.read()
+        with contextlib.closing(connection):
+            connection.request(method, "/v1/" + path, json.dumps(body) if body is not None else None, {"X-Consul-Token": MASTER})
+            answer = connection.getresponse()
+            return answer.status, differential.as_value(answer.read())
 
-    lab.wait_until("ACLs are up", lambda: call("PUT", "catalog/register", {"Node": "n1", "Address": "10.0.0.1", "Service": {"Service": "web", "Port": 80}})[0] == 200, 30, 0.3)
-    call("PUT", "acl/policy", {"Name": "blind", "Rules": 'service "web" { policy = "read" }'})
-    call("PUT", "acl/policy", {"Name": "seeing", "Rules": 'service_prefix "" { policy = "read" } node_prefix "" { policy = "read" }'})
-    tokens = {name: json.loads(call("PUT", "acl/token", {"Policies": [{"Name": name}]})[1])["SecretID"] for name in ("blind", "seeing")}
+    all_rights = 'service_prefix "" { policy = "read" } node_prefix "" { policy = "read" }'
+    lab.wait_until("ACLs are up", lambda: call("PUT", "catalog/register", web("passing"))[0] == 200, 30, 0.3)
+    lab.equal("a policy that sees services without their nodes", call("PUT", "acl/policy", {"Name": "blind", "Rules": 'service "web" { policy = "read" }'})[0], 200)
+    status, seeing_policy = call("PUT", "acl/policy", {"Name": "seeing", "Rules": all_rights})
+    lab.equal("and one that sees all", status, 200)
+    tokens = {name: call("PUT", "acl/token", {"Policies": [{"Name": name}]})[1]["SecretID"] for name in ("blind", "seeing")}
     seeing = Follower(build, consul.http, "web", tokens["seeing"])
     seeing.expect("with the right token", "members n1=")
-    blind = Follower(build, consul.http, "web", tokens["blind"])  # may see the service, but not its nodes: Consul filters all away
-    time.sleep(2)
-    lab.check("an answer that the token's rights emptied is not taken for an empty service", all(not line.startswith("members") for line in blind.lines.queue), list(blind.lines.queue))
-    for follower in (seeing, blind):
+    blind = Follower(build, consul.http, "web", tokens["blind"])
+    blind.expect("an answer that the token's rights emptied is an error", "unavailable Consul left something out that the token may not see")
+    wrong = Follower(build, consul.http, "web", "99999999-2222-3333-4444-555555555555")
+    wrong.expect("and so is a token that Consul does not know", "unavailable Consul answered 403")
+    nobody = Follower(build, consul.http, "web")
+    nobody.expect("and none at all, though Consul then keeps silent about what it left out", "unavailable Consul denies by default")
+    # Rights that go while we follow: Consul then answers 200 with an empty list.
+    lab.equal("the rights are taken away", call("PUT", f"acl/policy/{seeing_policy['ID']}", {"Name": "seeing", "Rules": 'service "web" { policy = "read" }'})[0], 200)
+    changes = threading.Event()
+
+    def change():
+        port = 80
+        while not changes.wait(0.5):
+            port += 1
+            call("PUT", "catalog/register", web("passing", Service={"Service": "web", "Port": port}))
+
+    threading.Thread(target=change, daemon=True).start()
+    seeing.expect("rights that went are noticed", "unavailable Consul left something out that the token may not see", 60)
+    changes.set()
+    for follower in (seeing, blind, wrong, nobody):
+        lab.check("nobody was ever taken for gone", "members" not in follower.seen + list(follower.lines.queue), follower.seen)
         follower.stop()
+    consul.process.kill()
+
+
+def job(build, make_consul, address, relay_address):
+    """A job that waits for services of a real Consul, and a task that follows its members."""
+    consul = make_consul(address)
+    relay = Relay(relay_address, (address, 18500))
+    ran = os.path.join(lab.scratch(), "ran")
+    step = lab.write_file(os.path.join(lab.scratch("programs"), "step"), f"#!/bin/sh\necho \"$MEMBERS\" >>{ran}\n", 0o700)
+    lines = lambda: open(ran).read().split("\n")[:-1] if os.path.exists(ran) else []  # noqa: E731
+    server = lab.Server(os.path.join(build, "orrery"), "waits", arguments=["--catalog-consul-url", relay.url, "--jobs-programs", f"step={step}"])
+    server.start()
+    api = server.api()
+    api.put("/v1/services/web", {"kind": "Service", "name": "web", "spec": {"port": 80}})
+    api.put("/v1/jobs/waits", {"kind": "Job", "name": "waits", "spec": {"tasks": [
+        {"name": "lit", "provides": "web"},
+        {"name": "pool", "wait": {"service": "web", "count": 1}, "with": {"members": "${service.web.endpoints}"}, "env": {"MEMBERS": "${with.members}"},
+         "rerun_on": {"service": "web", "debounce": "100ms", "min_interval": "100ms"}, "run": {"local": {"program": "step"}}}]}})
+    why = lambda: json.dumps(api.get("/v1/jobs/waits/why?task=pool"))  # noqa: E731
+    lab.wait_until("the task waits for a service that nobody has", lambda: '"waiting"' in why() and "unavailable" not in why(), 15)
+    relay.cut()
+    lab.wait_until("without Consul it waits on, and says why", lambda: '"waiting"' in why() and relay.url in why(), 20)
+    lab.say(f"      {why()[:300]}")
+    relay.heal()
+    put(consul, "catalog/register", web("passing"))
+    lab.wait_until("it runs when the service is there", lambda: lines() == ["10.0.0.1:80"], 40)
+    put(consul, "catalog/register", {"Node": "n2", "Address": "10.0.0.2", "Service": {"Service": "web", "Port": 80}})
+    lab.wait_until("again when there is another member", lambda: lines() == ["10.0.0.1:80", "10.0.0.1:80,10.0.0.2:80"], 20)
+    relay.cut()
+    time.sleep(3)
+    relay.heal()
+    time.sleep(3)
+    lab.equal("and not when Consul was lost and came back", len(lines()), 2)
+    put(consul, "catalog/deregister", {"Node": "n1"})
+    lab.wait_until("but still when a member goes", lambda: lines()[-1] == "10.0.0.2:80" and len(lines()) == 3, 40)
+    server.stop()
+    relay.cut()
     consul.process.kill()
 
 
 def mirror(build, make_consul, address, ours_address):
     consul = make_consul(address)
-    server = lab.Server(os.path.join(build, "orrery"), "mirror", arguments=["--catalog-consul-url", consul.http])
+    relay = Relay(ours_address, (address, 18500))
+    server = lab.Server(os.path.join(build, "orrery"), "mirror", arguments=["--catalog-consul-url", relay.url])
     server.start()
     api = server.api()
     listener = socket.create_server((ours_address, 8089))
     api.put("/v1/nodes/agentless", lab.node("agentless", address=ours_address))
     api.put("/v1/services/api", {"kind": "Service", "name": "api", "spec": {"port": 8089, "checks": [{"kind": "tcp", "interval": "1s", "timeout": "1s", "rise": 1, "fall": 1}]}})
-    api.put("/v1/instances/api-1", {"kind": "Instance", "name": "api-1", "spec": {"service": "api", "node": "agentless", "tags": ["real"]}})
-    seen = lambda query="": differential.as_value(differential.request(consul.http, "GET", "health/service/api" + query)[2])
+    instance = lambda name, **spec: api.put(f"/v1/instances/{name}", {"kind": "Instance", "name": name, "spec": {"service": "api", "node": "agentless", **spec}})  # noqa: E731
+    instance("api-1", tags=["real"])
+    seen = lambda query="": get(consul, "health/service/api" + query)  # noqa: E731
+    ids = lambda: sorted(one["Service"]["ID"] for one in seen())  # noqa: E731
     lab.wait_until("our instance is in Consul, and passes", lambda: len(seen("?passing")) == 1, 20)
     lab.equal("with its address", seen()[0]["Node"]["Address"], ours_address)
     lab.equal("and tags", seen()[0]["Service"]["Tags"], ["real"])
+    begin = time.monotonic()
     listener.close()
     lab.wait_until("when it fails, Consul knows", lambda: seen("?passing") == [] and len(seen()) == 1, 20)
+    lab.say(f"      {time.monotonic() - begin:.1f} s after it went (it is looked at every second)")
+    listener = socket.create_server((ours_address, 8089))
+    lab.wait_until("and when it is back", lambda: len(seen("?passing")) == 1, 20)
+    instance("api-1", tags=["real"], maintenance=True, maintenance_reason="disks")
+    lab.wait_until("maintenance is a critical check there", lambda: seen("?passing") == [] and any(c["Notes"] == "disks" for c in seen()[0]["Checks"]), 10)
+    instance("api-1", tags=["real"])
+    lab.wait_until("which goes with it", lambda: len(seen("?passing")) == 1 and len(seen()[0]["Checks"]) == 1, 10)
+    api.put("/v1/catalognodes/agentless", {"kind": "CatalogNode", "name": "agentless", "spec": {"node": "agentless", "checks": [{"id": "power", "name": "power", "kind": "external", "initial": "critical"}]}})
+    lab.wait_until("a critical check of the machine takes its instances out there too", lambda: seen("?passing") == [], 10)
+    api.delete("/v1/catalognodes/agentless")
+    lab.wait_until("and goes", lambda: len(seen("?passing")) == 1, 10)
+    # Another id and another node: the old place is left.
+    api.put("/v1/nodes/other", lab.node("other", address=ours_address))
+    api.put("/v1/instances/api-1", {"kind": "Instance", "name": "api-1", "spec": {"service": "api", "node": "other"}})
+    lab.wait_until("an instance that moved is at its new place only", lambda: [one["Node"]["Node"] for one in seen()] == ["other"], 10)
+    instance("api-1", tags=["real"])
+    lab.wait_until("and back", lambda: [one["Node"]["Node"] for one in seen()] == ["agentless"], 10)
+    # Others' services on a node of ours are others'.
+    put(consul, "catalog/register", {"Node": "agentless", "Address": ours_address, "SkipNodeUpdate": True, "Service": {"Service": "theirs", "Port": 1}})
     # Removed while Consul could not be told, by a server that then died: found by its mark.
-    os.kill(consul.process.pid, signal.SIGSTOP)
+    relay.cut()
     api.delete("/v1/instances/api-1")
+    time.sleep(0.5)
     server.kill()
-    os.kill(consul.process.pid, signal.SIGCONT)
+    relay.heal()
     lab.equal("Consul still has it", len(seen()), 1)
     server.start()
-    api = server.api()
-    api.put("/v1/instances/api-2", {"kind": "Instance", "name": "api-2", "spec": {"service": "api2", "node": "agentless"}})
     lab.wait_until("what is not ours any more is taken out after a restart", lambda: seen() == [], 30)
+    lab.equal("what is another's stays", len(get(consul, "catalog/service/theirs")), 1)
+    api = server.api()
+    # Changes that Consul missed, while the server lived.
+    relay.cut()
+    instance("api-2")
+    instance("api-3", tags=["later"])
+    time.sleep(1)
+    relay.heal()
+    lab.wait_until("what Consul missed is caught up with", lambda: ids() == ["api-2", "api-3"], 40)
     # A host with an agent is the agent's.
     api.put("/v1/nodes/agent1", lab.node("agent1", address=address))
     api.put("/v1/instances/own", {"kind": "Instance", "name": "own", "spec": {"service": "own", "node": "agent1"}})
     time.sleep(2)
-    lab.equal("a host that runs an agent is left to it", differential.as_value(differential.request(consul.http, "GET", "catalog/service/own")[2]), [])
+    lab.equal("a host that runs an agent is left to it", get(consul, "catalog/service/own"), [])
+    # It comes back without anything.
+    consul.process.kill()
+    consul = make_consul(address)
+    begin = time.monotonic()
+    lab.wait_until("a Consul that came back empty is given everything again", lambda: ids() == ["api-2", "api-3"], 90)
+    lab.say(f"      {time.monotonic() - begin:.0f} s after it was back")
+    for name in ("api-2", "api-3"):
+        api.delete(f"/v1/instances/{name}")
+    lab.wait_until("what is removed goes", lambda: seen() == [], 10)
+    lab.wait_until("and with the last instance its node", lambda: "agentless" not in [node["Node"] for node in get(consul, "catalog/nodes")], 90)
     server.stop()
+    relay.cut()
     consul.process.kill()

@@ -31,13 +31,17 @@ struct Caller {
 
 /// Whether an answer says how things are: it does not when Consul refused, has no leader, or left out what the token may not see.
 /// `unavailable` with the reason then.
-inline Result<Unit> as_evidence(const net::ClientResponse& answer) {
+inline Result<Unit> as_evidence(const net::ClientResponse& answer, const ConsulOptions& options) {
     if (answer.status != 200)
         return Error{Code::unavailable, fmt::format("Consul answered {}: {}", answer.status, answer.body.substr(0, 200)),
                      answer.status == 403 ? "give the token the right to read all nodes and services" : ""};
     if (answer.headers.get("X-Consul-Results-Filtered-By-ACLs") == "true")
         return Error{Code::unavailable, "Consul left something out that the token may not see",
                      "give the token the right to read all nodes and services"};
+    // To those without a token it does not even say that it left something out.
+    if (options.token.empty() && answer.headers.get("X-Consul-Default-ACL-Policy") == "deny")
+        return Error{Code::unavailable, "Consul denies by default, and does not say what it leaves out without a token",
+                     "set catalog.consul.token_file"};
     if (answer.headers.get("X-Consul-KnownLeader") == "false") return Error{Code::unavailable, "Consul has no leader"};
     return Unit{};
 }

@@ -114,7 +114,7 @@ struct ConsulMembership::State : std::enable_shared_from_this<State> {
             auto answer =
                 co_await self->caller.call(self->ctx.with_timeout(options.wait * 17 / 16 + options.grace), "GET", std::move(path));
             if (!answer.ok() && answer.error().code == Code::cancelled) co_return;
-            const auto usable = answer.ok() ? as_evidence(*answer) : Result<Unit>(answer.error());
+            const auto usable = answer.ok() ? as_evidence(*answer, options) : Result<Unit>(answer.error());
             auto members = usable.ok() ? read_health(answer->body) : Result<Members>(usable.error());
             if (!members.ok()) {
                 self->lose(service, members.error());

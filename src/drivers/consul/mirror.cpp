@@ -105,7 +105,7 @@ struct ConsulMirror::State {
     }
     Task<boost::json::value> get(Context ctx, std::string path) {
         CO_TRY(const auto answer, co_await caller.call(ctx.with_timeout(20s), "GET", std::move(path)));
-        CO_TRY(std::ignore, as_evidence(answer));
+        CO_TRY(std::ignore, as_evidence(answer, caller.options));
         auto value = parse_json(answer.body);
         if (!value.ok()) co_return Error{Code::unavailable, "Consul's answer is no JSON"};
         co_return std::move(*value);

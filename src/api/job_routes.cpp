@@ -187,6 +187,57 @@ Task<Unit> show_output(Api::State& state, Engine& engine, Call call) {
     co_return co_await call.out.finish(ctx);
 }
 
+/// Of which attempt: the last, unless the query says another.
+Result<jobs::ArtefactFiles::Name> artefacts_in(const Call& call, const jobs::JobRun& run) {
+    TRY(const auto task, task_in(call, run));
+    TRY(const auto attempt, number_in(call, "attempt", run.scheduler->row(task).attempt, 0x7fffffff));
+    return jobs::ArtefactFiles::Name{run.uid, task, static_cast<int>(attempt)};
+}
+
+Task<Unit> list_artefacts(Engine& engine, Call call) {
+    CO_TRY(const auto run, engine.look(call.name()));
+    CO_TRY(const auto name, artefacts_in(call, *run));
+    CO_TRY(const auto all, co_await engine.artefacts().list(name));
+    json::array list;
+    for (const auto& one : all) {
+        auto object = jobs::to_json(one);
+        object["number"] = list.size();
+        list.push_back(std::move(object));
+    }
+    co_return co_await send_json(call, 200,
+                                 json::object{{"job", run->name},
+                                              {"task", run->plan.task_name(name.task)},
+                                              {"attempt", name.attempt},
+                                              {"artefacts", std::move(list)}});
+}
+
+Task<Unit> send_artefact(Engine& engine, Call call) {
+    CO_TRY(const auto run, engine.look(call.name()));
+    CO_TRY(const auto name, artefacts_in(call, *run));
+    CO_TRY(const auto number, number_in(call, "number", 0, 1000));
+    CO_TRY(const auto all, co_await engine.artefacts().list(name));
+    if (number >= all.size())
+        co_return Error{Code::not_found, fmt::format("{} has no artefact {}", run->plan.task_name(name.task), number),
+                        "orrery job artefacts lists them"};
+    const auto& one = all[number];
+    if (!one.words.empty()) co_return Error{Code::not_found, fmt::format("{} of {} {}", one.path, one.node, one.words)};
+    constexpr std::size_t piece = 256 << 10;
+    CO_TRY(auto bytes, co_await engine.artefacts().read(name, number, 0, piece));
+    const auto ctx = call.ctx.without_deadline();
+    CO_TRY(std::ignore, co_await call.out.begin(ctx, 200,
+                                                {{"Content-Type", "application/octet-stream"},
+                                                 {"Content-Length", std::to_string(one.size)},
+                                                 {"Content-Disposition", "attachment"},
+                                                 {"X-Content-Type-Options", "nosniff"},
+                                                 {"X-Digest-SHA256", one.sha256}}));
+    for (std::uint64_t sent = 0; sent < one.size && !bytes.empty();) {
+        sent += bytes.size();
+        CO_TRY(std::ignore, co_await call.out.write(ctx, std::move(bytes)));
+        CO_TRY(bytes, co_await engine.artefacts().read(name, number, sent, piece));
+    }
+    co_return co_await call.out.finish(ctx);
+}
+
 Task<Unit> give_order(Engine& engine, Call call, Order::What what, std::size_t max_body) {
     CO_TRY(const auto document, co_await read_document(call, max_body));
     if (!document.is_object()) co_return Error{Code::invalid, "the body must be an object"};
@@ -232,14 +283,11 @@ Task<Unit> make_plan(Api::State& state, Engine& engine, Call call) {
     CO_TRY(const auto plan, engine.plan(object.name, object.spec));
     auto body = jobs::plan_view(plan);
     const auto known = engine.history(plan);
-    jobs::SimulateOptions options;
-    options.latency = latency;
     json::array guessed;
-    for (std::size_t i = 0; i < known.size(); ++i) {
-        options.takes.push_back(known[i].value_or(unknown));
+    for (std::size_t i = 0; i < known.size(); ++i)
         if (!known[i]) guessed.emplace_back(plan.spec.tasks[i].name);
-    }
-    body["simulation"] = jobs::simulation_view(plan, jobs::simulate(plan, options, &engine.membership()));
+    const auto conditions = engine.conditions(plan, latency, unknown);
+    body["simulation"] = jobs::simulation_view(plan, jobs::simulate(plan, conditions, &engine.membership()));
     body["never_ran"] = std::move(guessed);
     json::object values;
     constexpr std::size_t most_values = 100;
@@ -320,6 +368,13 @@ void add_job_routes(Api::State& state, Engine& engine) {
          {"limit", "about so many bytes", "integer"},
          {"follow", "send what comes as server-sent events until the attempt is over", "boolean"}},
         200, [of, with](Call call) { return show_output(*of, *with, std::move(call)); });
+    const Parameter attempt{"attempt", "which attempt; else the last", "integer"};
+    add("GET", "/v1/jobs/{name}/artefacts", "Files that a task left on its machines, as they were fetched", Role::viewer,
+        {task, attempt}, 200, [with](Call call) { return list_artefacts(*with, std::move(call)); });
+    // What is in such a file nobody has masked: it is for those who could have run the task.
+    add("GET", "/v1/jobs/{name}/artefact", "What is in one of them", Role::operator_,
+        {task, attempt, {"number", "which, as the list numbers them; else the first", "integer"}}, 200,
+        [with](Call call) { return send_artefact(*with, std::move(call)); });
     const json::object text{{"type", "string"}};
     const auto order = [&](Order::What what, std::string summary, json::object properties) {
         properties["because"] = text;

@@ -70,4 +70,30 @@ CO_STACK_TEST(Jobs, AreRefusedWholeOrRunAndExplainThemselves) {
     EXPECT_EQ(over.status, 409) << over.text;
 }
 
+CO_STACK_TEST(Jobs, GiveTheirArtefactsToThoseWhoMayRunThem) {
+    std::ignore = co_await stack.put("/v1/nodes/n1", R"({"labels":{"role":"web"},"spec":{"address":"10.0.0.1"}})");
+    stack.collector.files["n1:/var/log/big"] = std::string(600'000, 'x') + "end";
+    auto made = co_await stack.post(
+        "/v1/jobs",
+        R"({"name":"j","spec":{"tasks":[{"name":"a","on":"web","run":{"fake":{}},"artefacts":["/none","/var/log/big"]}]}})");
+    EXPECT_EQ(made.status, 201) << made.text;
+    const auto state = co_await settled_state(stack, "j", "succeeded");
+    EXPECT_EQ(state, "succeeded");
+    auto list = co_await stack.get("/v1/jobs/j/artefacts?task=a@n1");
+    EXPECT_EQ(list.status, 200) << list.text;
+    EXPECT_EQ(list.body.at("artefacts").as_array().size(), 2u) << list.text;
+    EXPECT_EQ(list.body.at("artefacts").at(0).at("words").as_string(), "is not there");
+    EXPECT_EQ(list.body.at("artefacts").at(1).at("size").to_number<int>(), 600'003);
+    auto bytes = co_await stack.get("/v1/jobs/j/artefact?task=a@n1&number=1");
+    EXPECT_EQ(bytes.status, 200);
+    EXPECT_EQ(bytes.text, stack.collector.files["n1:/var/log/big"]);
+    auto none = co_await stack.get("/v1/jobs/j/artefact?task=a@n1&number=0");
+    EXPECT_EQ(none.status, 404);
+    EXPECT_THAT(none.text, HasSubstr("/none of n1 is not there"));
+    auto beyond = co_await stack.get("/v1/jobs/j/artefact?task=a@n1&number=7");
+    EXPECT_EQ(beyond.status, 404);
+    auto earlier = co_await stack.get("/v1/jobs/j/artefacts?task=a@n1&attempt=9");
+    EXPECT_EQ(earlier.body.at("artefacts").as_array().size(), 0u);
+}
+
 } // namespace orrery::api::testing

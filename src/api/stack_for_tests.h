@@ -4,6 +4,7 @@
 #include "core/testing.h"
 #include "identity/identity.h"
 #include "jobs/engine.h"
+#include "jobs/fake_collector.h"
 #include "jobs/fake_executor.h"
 #include "jobs/fake_membership.h"
 #include "net/http_client.h"
@@ -57,6 +58,7 @@ struct Stack {
     std::unique_ptr<jobs::FakeExecutor> executor_of_jobs; ///< "fake"
     jobs::Executors executors;
     jobs::FakeMembership membership;
+    jobs::FakeCollector collector;
     std::unique_ptr<store::Leadership> leadership;
     std::unique_ptr<jobs::Engine> engine;
     std::unique_ptr<TaskGroup> group;
@@ -88,7 +90,7 @@ struct Stack {
                                     ApiOptions{.version = "test", .heartbeat = std::chrono::milliseconds(50)});
         leadership = std::make_unique<store::Leadership>(on, *store, store::Leadership::Options{.server = "test", .clock = &clock});
         engine = std::make_unique<jobs::Engine>(on, *resources, *leadership, membership, executors, pool, clock,
-                                                jobs::Engine::Options{.folder = folder.path()});
+                                                jobs::Engine::Options{.folder = folder.path(), .collector = &collector});
         group = std::make_unique<TaskGroup>(on);
         group->spawn(leadership->run(ctx));
         group->spawn(engine->run(ctx));

@@ -20,6 +20,7 @@ struct ExecutorsPart::State {
           local_runner(config.path("jobs.runs")),
           local(local_runner),
           client(executor, {}) {
+        collector = drivers::ssh_collector(remote);
         const auto content = config.path("jobs.content");
         all.push_back(drivers::ssh_executor(remote, pool, {.content = content}));
         all.push_back(drivers::ansible_executor(
@@ -37,6 +38,7 @@ struct ExecutorsPart::State {
     drivers::LocalRunner local_runner;
     drivers::RemoteAttempts local;
     net::HttpClient client;
+    std::unique_ptr<jobs::Collector> collector;
     std::vector<std::unique_ptr<jobs::Executor>> all;
 };
 
@@ -49,6 +51,7 @@ void ExecutorsPart::add_to(jobs::Executors& executors) {
 }
 net::Ssh& ExecutorsPart::ssh() { return state_->ssh; }
 drivers::Logins& ExecutorsPart::logins() { return state_->logins; }
+jobs::Collector& ExecutorsPart::collector() { return *state_->collector; }
 
 asio::awaitable<void> ExecutorsPart::stop() {
     co_await state_->client.stop();

@@ -3,6 +3,7 @@
 #include "core/config.h"
 #include "core/task.h"
 #include "drivers/ssh/logins.h"
+#include "jobs/artefacts.h"
 #include "jobs/executor.h"
 #include "net/ssh.h"
 #include "resource/resources.h"
@@ -21,6 +22,7 @@ public:
     void add_to(jobs::Executors& executors);
     net::Ssh& ssh();
     drivers::Logins& logins();
+    jobs::Collector& collector();
     asio::awaitable<void> stop();
 
 private:

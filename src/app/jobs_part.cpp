@@ -51,7 +51,7 @@ void JobsPart::add_kinds(resource::Registry& registry) {
 
 void JobsPart::start(Context ctx, asio::any_io_executor executor, const Config& config, resource::Resources& resources,
                      store::Leadership& leadership, catalog::Membership& catalog, Pool& pool, Clock& clock, TaskGroup& group,
-                     std::string server, bool shared, bool runs) {
+                     std::string server, bool shared, jobs::Collector& collector, bool runs) {
     membership_.join(catalog);
     jobs::Engine::Options options;
     options.slots = static_cast<int>(config.integer("jobs.slots"));
@@ -60,6 +60,9 @@ void JobsPart::start(Context ctx, asio::any_io_executor executor, const Config& 
     options.shared = shared;
     options.server = std::move(server);
     options.output_total = config.bytes("jobs.output_total");
+    options.collector = &collector;
+    options.artefact_limit = config.bytes("jobs.artefact_limit");
+    options.artefacts_of_job = config.bytes("jobs.artefacts_of_job");
     engine_ =
         std::make_unique<jobs::Engine>(executor, resources, leadership, membership_, executors_, pool, clock, std::move(options));
     if (runs) group.spawn(engine_->run(ctx));

@@ -42,7 +42,7 @@ public:
     /// answers questions about them.
     void start(Context ctx, asio::any_io_executor executor, const Config& config, resource::Resources& resources,
                store::Leadership& leadership, catalog::Membership& catalog, Pool& pool, Clock& clock, TaskGroup& group,
-               std::string server, bool shared, bool runs);
+               std::string server, bool shared, jobs::Collector& collector, bool runs);
     /// After the group that `start` was given has stopped, and the API.
     void stop();
     jobs::Engine& engine() { return *engine_; }

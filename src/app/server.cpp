@@ -140,7 +140,8 @@ public:
         CO_TRY(std::ignore, catalog_->start(ctx, group_, std::move(catalog_tls), node_commands_.get(),
                                             {.checks = runs(config_, "controllers"), .doors = runs(config_, "api")}));
         jobs_.start(ctx, executor_, config_, *resources_, *leadership_, catalog_->membership(), pool_, clock_, group_,
-                    server_name(config_), place_.engine != StorePlace::Engine::sqlite, runs(config_, "controllers"));
+                    server_name(config_), place_.engine != StorePlace::Engine::sqlite, executors_->collector(),
+                    runs(config_, "controllers"));
         if (runs(config_, "api")) {
             CO_TRY(std::ignore, open_doors(ctx));
         }

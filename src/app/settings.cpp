@@ -112,6 +112,8 @@ std::vector<Setting> server_settings() {
         {"jobs.output_limit", bytes, "4MiB", "So much of what one attempt says is kept."},
         {"jobs.output_total", bytes, "256MiB",
          "On etcd: so much of what all attempts say is kept. Beyond it the oldest jobs that are over lose theirs."},
+        {"jobs.artefact_limit", bytes, "16MiB", "A file that a task names as an artefact is kept if it is no larger."},
+        {"jobs.artefacts_of_job", bytes, "1GiB", "So much of one job's artefacts is kept, all together."},
         {"jobs.content", path, "<data.folder>/content",
          "Files that tasks may use lie below this folder: what is pushed to machines, playbooks, manifests, modules."},
         {"jobs.runs", path, "<data.folder>/runs",

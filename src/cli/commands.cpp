@@ -401,6 +401,16 @@ std::vector<Command> job_commands() {
                      {"--phase", "PHASE", "of another part of the attempt", {"check", "run", "verify", "undo"}}},
          .examples = {{"orrery job logs bring-up mysql@db-1 -f", "live"}},
          .run = run_job_logs},
+        {.path = "job artefacts",
+         .summary = "List or save the files that a task left on its machines",
+         .about = "Files that the task names in `artefacts` are fetched when an attempt has ended, whether or not it succeeded. "
+                  "Those of the "
+                  "last attempts are kept. With --save they are put below a folder, as NODE/PATH.",
+         .arguments = {job, {"TASK", "the task, as in mysql@db-1"}},
+         .options = {{"--attempt", "N", "of an earlier attempt"}, {"--save", "FOLDER", "fetch them into this folder"}, forms()},
+         .examples = {{"orrery job artefacts bring-up mysql@db-1", "which there are"},
+                      {"orrery job artefacts bring-up mysql@db-1 --save logs", "fetch them"}},
+         .run = run_job_artefacts},
         {.path = "job why",
          .summary = "Tell why a task is as it is",
          .about = "The predicate it waits for, the instances that were seen, who holds what it wants, and what blocks it.",

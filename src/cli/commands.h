@@ -22,6 +22,7 @@ Result<int> run_job_graph(Invocation& invocation);
 Result<int> run_job_watch(Invocation& invocation);
 Result<int> run_job_wait(Invocation& invocation);
 Result<int> run_job_logs(Invocation& invocation);
+Result<int> run_job_artefacts(Invocation& invocation);
 Result<int> run_job_why(Invocation& invocation);
 Result<int> run_job_approve(Invocation& invocation);
 Result<int> run_job_pause(Invocation& invocation);

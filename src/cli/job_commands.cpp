@@ -1,6 +1,7 @@
 #include "cli/commands.h"
 #include "cli/documents.h"
 #include "cli/render.h"
+#include "cli/whole_file.h"
 #include "core/text.h"
 #include "net/http.h"
 
@@ -8,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <ostream>
 
 /// Jobs: submit, look, steer.
@@ -379,6 +381,68 @@ Result<int> run_job_logs(Invocation& invocation) {
         if (next == nullptr || value_text(*next) == from) return exit_code::ok;
         from = value_text(*next);
     }
+}
+
+namespace {
+
+/// Where an artefact goes below a folder: FOLDER/NODE/PATH. Neither comes from this machine: nothing may lead out.
+Result<std::filesystem::path> place_of(const std::filesystem::path& folder, const std::string& node, const std::string& path) {
+    auto out = folder / node;
+    for (const auto& part : std::filesystem::path(path).relative_path()) {
+        if (part == ".." || part == ".") return Error{Code::invalid, fmt::format("{} leads out of the folder", printable(path))};
+        out /= part;
+    }
+    if (node.empty() || node.find('/') != node.npos || node.starts_with('.') || out == folder / node)
+        return Error{Code::invalid, fmt::format("{} of {} is no file's path", printable(path), printable(node))};
+    return out;
+}
+
+Result<Unit> save_artefact(Api& api, const std::string& target, const std::filesystem::path& place) {
+    std::error_code error;
+    std::filesystem::create_directories(place.parent_path(), error);
+    TRY(const auto file, WholeFile::make(place.string()));
+    TRY(std::ignore, api.download("GET", target, [&](std::string_view piece) -> Result<Unit> { return file->write(piece); }));
+    return file->finish();
+}
+
+} // namespace
+
+Result<int> run_job_artefacts(Invocation& invocation) {
+    TRY(auto* api, invocation.api());
+    auto query = "?task=" + net::percent_encode(invocation.text("TASK"));
+    if (invocation.has("attempt")) query += "&attempt=" + net::percent_encode(invocation.text("attempt"));
+    TRY(const auto answer, api->get(job_route(invocation, "artefacts") + query));
+    const auto& all = list_at(answer.body, "artefacts");
+    if (!invocation.has("save")) {
+        if (prints_json(invocation, answer.body)) return exit_code::ok;
+        Table table({"NODE", "PATH", "SIZE", "SHA256"});
+        for (const auto& one : all) {
+            const auto words = text_of(one, "words");
+            const auto* size = at_path(one, "size");
+            table.add({{printable(text_of(one, "node"))},
+                       {printable(text_of(one, "path"))},
+                       {size != nullptr && size->is_number() ? readable_size(size->to_number<std::uint64_t>()) : ""},
+                       {words.empty() ? text_of(one, "sha256") : printable(words), words.empty() ? Style::plain : Style::yellow}});
+        }
+        invocation.streams.out << table.render(invocation.streams.width, invocation.streams.colour());
+        return exit_code::ok;
+    }
+    // What was listed belongs to one attempt; a later one may have come since.
+    query = "?task=" + net::percent_encode(invocation.text("TASK")) + "&attempt=" + shown_at(answer.body, "attempt");
+    bool missing = false;
+    for (const auto& one : all) {
+        const auto node = text_of(one, "node"), path = text_of(one, "path");
+        if (const auto words = text_of(one, "words"); !words.empty()) {
+            invocation.streams.err << fmt::format("{}:{} {}\n", printable(node), printable(path), printable(words));
+            missing = true;
+            continue;
+        }
+        TRY(const auto place, place_of(invocation.text("save"), node, path));
+        TRY(std::ignore,
+            save_artefact(*api, job_route(invocation, "artefact") + query + "&number=" + shown_at(one, "number"), place));
+        if (!invocation.quiet()) invocation.streams.out << printable(place.string()) << '\n';
+    }
+    return missing ? exit_code::other : exit_code::ok;
 }
 
 Result<int> run_job_why(Invocation& invocation) {

@@ -1,6 +1,11 @@
 #include "cli/cli_testing.h"
+#include "core/testing.h"
 
 #include <boost/json/serialize.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 
 namespace orrery::cli {
 namespace {
@@ -61,6 +66,28 @@ TEST_F(Job, LogsPrintStreamsApartAndNothingSteersTheTerminal) {
     EXPECT_EQ(run({"job", "logs", "up", "a@n1"}), 0) << err;
     EXPECT_EQ(out, "one\ntwo\\x1b[31m\n[n1] install: changed \n");
     EXPECT_EQ(err, "bad\n");
+}
+
+TEST_F(Job, ArtefactsAreListedAndSavedAndNothingLeadsOutOfTheFolder) {
+    answers_of["GET /v1/jobs/up/artefacts"] = good(200, R"x({"job":"up","task":"a@n1","attempt":3,"artefacts":[
+        {"node":"n1","path":"/var/log/x","size":4,"sha256":"abcd","number":0},{"node":"n1","path":"/none","words":"is not there","number":1}]})x");
+    answers_of["GET /v1/jobs/up/artefact"] = good(200, "text");
+    EXPECT_EQ(run({"job", "artefacts", "up", "a@n1"}), 0) << err;
+    EXPECT_THAT(out, HasSubstr("/var/log/x"));
+    EXPECT_THAT(out, HasSubstr("is not there"));
+    orrery::testing::TemporaryFolder folder;
+    EXPECT_EQ(run({"job", "artefacts", "up", "a@n1", "--save", folder.path().string()}), 1) << "one is missing";
+    EXPECT_THAT(err, HasSubstr("n1:/none is not there"));
+    std::ifstream saved(folder.path() / "n1/var/log/x");
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(saved), {}), "text");
+    EXPECT_THAT(api.seen().back().target, HasSubstr("attempt=3&number=0"));
+    for (const auto* wrong : {R"("node":"n1","path":"/../../x")", R"("node":"..","path":"/x")", R"("node":"a/b","path":"/x")",
+                              R"("node":"n1","path":"/")"}) {
+        answers_of["GET /v1/jobs/up/artefacts"] =
+            good(200, std::string(R"x({"attempt":3,"artefacts":[{"number":0,"size":4,)x") + wrong + "}]}");
+        EXPECT_NE(run({"job", "artefacts", "up", "a@n1", "--save", folder.path().string()}), 0) << wrong;
+    }
+    EXPECT_FALSE(std::filesystem::exists(folder.path() / "x"));
 }
 
 } // namespace

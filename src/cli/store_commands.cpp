@@ -1,75 +1,18 @@
 #include "cli/commands.h"
 #include "cli/render.h"
+#include "cli/whole_file.h"
 #include "core/text.h"
 
 #include <boost/json/parse.hpp>
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fcntl.h>
 #include <filesystem>
 #include <ostream>
-#include <unistd.h>
 
 /// The store as a whole: through the server, and without one.
 namespace orrery::cli {
 
 namespace {
-
-std::string readable_size(std::uint64_t bytes) {
-    if (bytes < 10 * 1024) return fmt::format("{} B", bytes);
-    if (bytes < 10 * 1024 * 1024) return fmt::format("{} KiB", bytes >> 10U);
-    return fmt::format("{} MiB", bytes >> 20U);
-}
-
-/// A file that appears under its name only when it is whole and on disk.
-class WholeFile {
-public:
-    static Result<std::unique_ptr<WholeFile>> make(const std::string& path) {
-        const auto part = path + ".part";
-        const int fd = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-        if (fd < 0) return Error{Code::invalid, fmt::format("{} cannot be written: {}", part, std::strerror(errno))};
-        return std::unique_ptr<WholeFile>(new WholeFile(path, part, fd));
-    }
-    ~WholeFile() {
-        if (fd_ >= 0) ::close(fd_);
-        if (!done_) ::unlink(part_.c_str());
-    }
-    WholeFile(const WholeFile&) = delete;
-    WholeFile& operator=(const WholeFile&) = delete;
-
-    Result<Unit> write(std::string_view piece) {
-        while (!piece.empty()) {
-            const auto written = ::write(fd_, piece.data(), piece.size());
-            if (written < 0 && errno == EINTR) continue;
-            if (written < 0)
-                return Error{errno == ENOSPC ? Code::no_space : Code::invalid,
-                             fmt::format("{} cannot be written: {}", part_, std::strerror(errno))};
-            piece.remove_prefix(static_cast<std::size_t>(written));
-        }
-        return Unit{};
-    }
-    Result<Unit> finish() {
-        if (::fsync(fd_) != 0 || ::rename(part_.c_str(), path_.c_str()) != 0)
-            return Error{errno == ENOSPC ? Code::no_space : Code::invalid,
-                         fmt::format("{} cannot be written: {}", path_, std::strerror(errno))};
-        done_ = true;
-        const auto folder = std::filesystem::path(path_).parent_path();
-        const int directory = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (directory >= 0) {
-            ::fsync(directory);
-            ::close(directory);
-        }
-        return Unit{};
-    }
-
-private:
-    WholeFile(std::string path, std::string part, int fd) : path_(std::move(path)), part_(std::move(part)), fd_(fd) {}
-    std::string path_, part_;
-    int fd_;
-    bool done_ = false;
-};
 
 /// Progress that moves on a terminal, and is silent elsewhere.
 class ProgressLine {

@@ -103,7 +103,8 @@ Result<std::uint64_t> Engine::State::prepare(JobRun& run, std::uint32_t task, Ph
 }
 
 Result<Attempt> Engine::State::make_attempt(const Plan& plan, const std::vector<Row>* rows, std::string_view uid,
-                                            std::uint32_t task, Phase phase, const json::object* with) {
+                                            std::uint32_t task, Phase phase, const json::object* with,
+                                            std::vector<std::string>* missing) {
     const auto group = plan.group_of(task);
     const auto& spec = plan.spec.tasks[group];
     const auto host = plan.host_in(group, task);
@@ -136,6 +137,12 @@ Result<Attempt> Engine::State::make_attempt(const Plan& plan, const std::vector<
         TRY(auto value, bind(json::value(text), scope));
         attempt.environment[name] = value.is_string() ? std::string(std::string_view(value.get_string())) : to_json_text(value);
     }
+    if (phase == Phase::run)
+        for (const auto& text : spec.artefacts) {
+            TRY(auto value, bind(json::value(text), scope));
+            attempt.artefacts.push_back(value.is_string() ? std::string(std::string_view(value.get_string()))
+                                                          : to_json_text(value));
+        }
     attempt.timeout = spec.timeout;
     attempt.idempotent = spec.idempotent;
     auto named = references_in(attempt.body);
@@ -145,10 +152,27 @@ Result<Attempt> Engine::State::make_attempt(const Plan& plan, const std::vector<
     for (const auto& text : named) {
         auto reference = parse_reference(text);
         if (!reference.ok() || reference->what != Reference::What::secret) continue;
-        TRY(auto value, resources.reveal(kind("Secret"), reference->name, "spec.values." + reference->field));
-        attempt.secrets[text.substr(7)] = std::move(value);
+        auto value = resources.reveal(kind("Secret"), reference->name, "spec.values." + reference->field);
+        if (value.ok())
+            attempt.secrets[text.substr(7)] = std::move(*value);
+        else if (missing != nullptr)
+            missing->push_back(reference->name);
+        else
+            return std::move(value).error();
     }
     return attempt;
+}
+
+/// The first secret of an attempt that is not what it was at `since`, when the attempt was begun; empty: none.
+std::string Engine::State::changed_secret(const Attempt& attempt, const std::vector<std::string>& missing,
+                                          std::int64_t since) const {
+    if (!missing.empty()) return missing.front();
+    for (const auto& [name, value] : attempt.secrets) {
+        auto of = name.substr(0, name.rfind('.'));
+        const auto object = resources.get(kind("Secret"), of);
+        if (!object.ok() || object->updated_at.time_since_epoch().count() > since) return of;
+    }
+    return {};
 }
 
 void Engine::State::begin(const Context& parent, std::shared_ptr<JobRun> run, Scheduler::Start start, SteadyTime due) {
@@ -201,7 +225,9 @@ asio::awaitable<void> Engine::State::work(Context ctx, std::shared_ptr<JobRun> r
         co_return;
     }
     const json::object* with = row.detail && row.detail->inputs.is_object() ? &row.detail->inputs.get_object() : nullptr;
-    auto made = make_attempt(run->plan, &run->scheduler->rows(), run->uid, start.task, start.phase, with);
+    std::vector<std::string> missing;
+    auto made = make_attempt(run->plan, &run->scheduler->rows(), run->uid, start.task, start.phase, with,
+                             start.reattach ? &missing : nullptr);
     if (!made.ok()) {
         running->outcome = Outcome::failure(ErrorClass::refused, made.error().message);
         co_return;
@@ -227,6 +253,11 @@ asio::awaitable<void> Engine::State::work(Context ctx, std::shared_ptr<JobRun> r
     } else if (start.reattach) {
         auto from = co_await kept_output(ctx, name);
         running->sink->resume(from.offsets, from.size);
+        // What runs knows the secret that was; what it says of it could not be taken out.
+        if (const auto secret = changed_secret(attempt, missing, row.started); !secret.empty())
+            running->sink->withhold(fmt::format("the secret {} was changed while this ran and the server was away: what it said "
+                                                "after that is not kept, for a secret in it would not be known",
+                                                secret));
         auto found = co_await running->executor->reattach(ctx, attempt, std::move(from.offsets), *running->sink);
         if (!found.ok())
             outcome = std::move(found).error();
@@ -239,6 +270,10 @@ asio::awaitable<void> Engine::State::work(Context ctx, std::shared_ptr<JobRun> r
     } else {
         if (on_dispatch) on_dispatch(clock.steady() - running->due);
         outcome = co_await running->executor->start(ctx, attempt, *running->sink);
+    }
+    if (outcome.ok() && !running->never_began && !attempt.artefacts.empty()) {
+        running->has_ended = true;
+        co_await collect(ctx, run, start.task, *running, *outcome);
     }
     // What was cancelled is not recorded: whoever leads next takes it up.
     const auto state = co_await asio::this_coro::cancellation_state;
@@ -257,7 +292,11 @@ asio::awaitable<void> Engine::State::work(Context ctx, std::shared_ptr<JobRun> r
                                                                       : ErrorClass::refused,
                                             outcome.error().message);
     }
-    running->outcome.words = valid_utf8(running->sink->masker().mask(running->outcome.words).substr(0, 4096));
+    running->outcome.words = valid_utf8(running->sink->masker().mask_cut(running->outcome.words).substr(0, 4096));
+    if (running->sink->withholds()) {
+        running->outcome.words = running->outcome.words.empty() ? "" : "what it said is not kept: see its output";
+        running->outcome.values.clear();
+    }
     if (!running->outcome.values.empty()) {
         auto text = to_json_text(running->outcome.values);
         if (text.size() > (64u << 10)) {
@@ -270,10 +309,73 @@ asio::awaitable<void> Engine::State::work(Context ctx, std::shared_ptr<JobRun> r
     }
 }
 
+/// Fetches the files that an attempt names, after its end and before that is known: a server that is killed meanwhile takes the
+/// attempt up again, and fetches them again.
+asio::awaitable<void> Engine::State::collect(Context ctx, std::shared_ptr<JobRun> run, std::uint32_t task, RunningAttempt& running,
+                                             Outcome outcome) {
+    constexpr std::size_t most_files = 64, most_at_once = 4;
+    if (options.collector == nullptr || outcome.error == ErrorClass::connect || outcome.error == ErrorClass::refused ||
+        outcome.error == ErrorClass::lost)
+        co_return; // nothing was done there
+    const auto& attempt = running.attempt;
+    const ArtefactFiles::Name name{run->uid, task, attempt.number};
+    std::vector<Artefact> all;
+    while (collecting >= most_at_once) { // each holds a file in memory
+        auto waited = co_await collected.wait(Context::background());
+        if (!waited.ok()) co_return;
+    }
+    struct Place {
+        explicit Place(State& of) : state(of) { ++state.collecting; }
+        ~Place() {
+            --state.collecting;
+            state.collected.notify_all();
+        }
+        State& state;
+    } place(*this);
+    auto& used = run->at_work->artefacts;
+    if (!used) {
+        auto sum = co_await artefacts.used(run->uid);
+        if (!used) used = sum.ok() ? *sum : 0;
+    }
+    const auto within = ctx.with_timeout(options.collect);
+    const Masker masker(attempt.secrets);
+    for (const auto& target : attempt.targets)
+        for (const auto& path : attempt.artefacts) {
+            if (all.size() >= most_files) break;
+            Artefact one{target.node.name, path, 0, {}, {}};
+            const auto left = artefacts.options().of_job - std::min(*used, artefacts.options().of_job);
+            if (running.sink->withholds()) {
+                one.words = "is not kept: a secret of the task was changed, and it would not be known in it";
+            } else if (left == 0) {
+                one.words = fmt::format("is not kept: the job has {} bytes of artefacts, which is the limit", *used);
+            } else {
+                auto found = co_await options.collector->fetch(within, attempt, target, path,
+                                                               std::min<std::uint64_t>(artefacts.options().largest, left));
+                if (!found.ok()) {
+                    one.words = fmt::format("could not be fetched: {}", found.error().message);
+                } else if (!found->words.empty()) {
+                    one.words = found->words;
+                } else {
+                    auto kept = co_await artefacts.keep(name, all.size(), one, std::move(found->bytes), masker);
+                    if (kept.ok())
+                        one = std::move(*kept);
+                    else
+                        one.words = fmt::format("could not be kept: {}", kept.error().message);
+                    *used += one.size;
+                }
+            }
+            one.words = masker.mask_cut(one.words);
+            all.push_back(std::move(one));
+        }
+    auto finished = co_await artefacts.finish(name, std::move(all));
+    if (!finished.ok()) log::warn(ctx, "artefacts of {} are not kept: {}", attempt.task, finished.error().text());
+}
+
 asio::awaitable<void> Engine::State::kill(Context ctx, std::shared_ptr<JobRun> run, Scheduler::Kill which) {
     const auto found = run->at_work->running.find(which.task);
     if (found == run->at_work->running.end()) co_return;
     const auto victim = found->second;
+    if (victim->has_ended) co_return;
     victim->killed = true;
     victim->timed_out = victim->timed_out || which.timeout;
     if (victim->executor != nullptr) {

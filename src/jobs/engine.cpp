@@ -41,6 +41,7 @@ Engine::Engine(asio::any_io_executor executor, resource::Resources& resources, s
 Engine::~Engine() { state_->subscriptions.clear(); }
 
 OutputLog& Engine::output() { return state_->output(); }
+ArtefactFiles& Engine::artefacts() { return state_->artefacts; }
 const Membership& Engine::membership() const { return state_->membership; }
 Clock& Engine::clock() const { return state_->clock; }
 void Engine::on_dispatch(std::function<void(Duration)> seen) { state_->on_dispatch = std::move(seen); }
@@ -71,16 +72,7 @@ void Engine::State::subscribe() {
         rules->erase(role);
         if (event.record) {
             if (auto object = resource::from_stored(*event.record); object.ok()) {
-                RollingRule rule;
-                if (const auto* limit = object->spec.if_contains("limit"); limit != nullptr && limit->is_int64())
-                    rule.limit = static_cast<int>(limit->get_int64());
-                if (const auto* after = object->spec.if_contains("after"); after != nullptr && after->is_array())
-                    for (const auto& one : after->get_array())
-                        if (one.is_string()) rule.after.emplace_back(std::string_view(one.get_string()));
-                if (const auto* paused = object->spec.if_contains("paused"); paused != nullptr && paused->is_bool())
-                    rule.paused = paused->get_bool();
-                rule.reason = text_in(object->spec, "reason");
-                (*rules)[role] = std::move(rule);
+                (*rules)[role] = rolling_rule(object->spec);
             }
         }
         self->limits->set_rules(*rules);

@@ -2,15 +2,18 @@
 
 #include "core/clock.h"
 #include "core/task.h"
+#include "jobs/artefacts.h"
 #include "jobs/executor.h"
 #include "jobs/membership.h"
 #include "jobs/output.h"
 #include "jobs/scheduler.h"
+#include "jobs/simulate.h"
 #include "resource/resources.h"
 #include "store/leadership.h"
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,6 +46,10 @@ public:
         int slots = 1000;             ///< attempts at once, of all jobs
         std::filesystem::path folder; ///< for output
         std::size_t output_limit = 4u << 20;
+        Collector* collector = nullptr;         ///< fetches artefacts; null: nobody does
+        std::size_t artefact_limit = 16u << 20; ///< of one file
+        std::uint64_t artefacts_of_job = 1u << 30;
+        Duration collect = std::chrono::seconds(60); ///< so long for all of an attempt's
         /// Several servers share the store: output is kept in it, so much in all.
         bool shared = false;
         std::string server; ///< this one's name among them
@@ -71,10 +78,14 @@ public:
     Task<Preview> preview(Context ctx, const Plan& plan, std::uint32_t task);
     /// How long tasks like these took in earlier jobs; nothing for those that never ran.
     std::vector<std::optional<Duration>> history(const Plan& plan) const;
+    /// What a plan would meet here: how long its tasks took (`unknown` where they never ran), this server's slots, the rolling
+    /// rules that are stored.
+    SimulateOptions conditions(const Plan& plan, Duration latency, Duration unknown) const;
     /// Values of a task's `with` as of now.
     Result<json::value> values_now(const Plan& plan, std::uint32_t task) const;
 
     OutputLog& output();
+    ArtefactFiles& artefacts();
     const Membership& membership() const;
     Clock& clock() const;
     /// jobs, running attempts, transitions written, rounds: for /metrics.
@@ -116,6 +127,9 @@ private:
 /// The kinds of this module. Jobs are checked as a whole when they are submitted.
 resource::Kind job_kind(const Executors& executors, const Membership& membership);
 resource::Kind rolling_rule_kind();
+/// What a RollingRule says, and all that are stored, by role.
+RollingRule rolling_rule(const json::object& spec);
+std::map<std::string, RollingRule> rolling_rules_of(const resource::Resources& resources);
 /// The machines of this store; `as_targets`: the same as executors see them, in no order.
 std::vector<Machine> machines_of(const resource::Resources& resources,
                                  std::vector<std::shared_ptr<const Target>>* as_targets = nullptr);

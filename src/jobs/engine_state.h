@@ -25,8 +25,9 @@ struct RunningAttempt {
     asio::cancellation_signal let_go;
     std::shared_ptr<OutputLog::Sink> sink;
     bool killed = false, timed_out = false, never_began = false;
-    SteadyTime due{};  ///< when the first of the ends came that its round took in
-    SteadyTime over{}; ///< when it was known how it ended
+    SteadyTime due{};       ///< when the first of the ends came that its round took in
+    SteadyTime over{};      ///< when it was known how it ended
+    bool has_ended = false; ///< it has ended; its artefacts are being fetched
     Outcome outcome;
 };
 
@@ -39,6 +40,7 @@ struct JobRun::Live {
     std::size_t cleaning = 0;                           ///< under way
     std::vector<Journal::Entry> first_entries;          ///< the placement, until it is stored
     std::vector<std::optional<std::uint64_t>> constant; ///< by group: the digest, where nothing is bound late
+    std::optional<std::uint64_t> artefacts;             ///< bytes that are kept of them
     std::vector<std::string> signatures;                ///< by group, for the history
     bool status_stale = true;
     JobState reported = JobState::planned;
@@ -59,10 +61,12 @@ struct Engine::State : std::enable_shared_from_this<Engine::State> {
           records(options.shared ? std::make_unique<OutputRecords>(
                                        store(), clock, files, OutputRecords::Options{options.output_limit, options.output_total})
                                  : nullptr),
+          artefacts(pool, {options.folder / "jobs", options.artefact_limit, options.artefacts_of_job}),
           wake(executor_),
           report_wake(executor_),
           emptied(executor_),
-          output_wake(executor_) {}
+          output_wake(executor_),
+          collected(executor_) {}
 
     asio::any_io_executor executor;
     resource::Resources& resources;
@@ -73,13 +77,15 @@ struct Engine::State : std::enable_shared_from_this<Engine::State> {
     Options options;
     OutputFiles files;
     std::unique_ptr<OutputRecords> records; ///< where the store is shared; they are then the log
+    ArtefactFiles artefacts;
     std::function<void(Duration)> on_dispatch;
 
     // --- Of a term ---
     std::shared_ptr<Limits> limits;
     std::map<std::string, std::shared_ptr<JobRun>, std::less<>> runs;
     TaskGroup* term = nullptr;
-    Notifier wake, report_wake, emptied, output_wake;
+    Notifier wake, report_wake, emptied, output_wake, collected;
+    std::size_t collecting = 0; ///< artefacts of so many attempts are being fetched
     bool woken = false;
     std::size_t attempts = 0; ///< coroutines of attempts that have not ended
 
@@ -159,12 +165,15 @@ struct Engine::State : std::enable_shared_from_this<Engine::State> {
     Scope scope_for(const Plan& plan, const std::vector<Row>* rows, std::uint32_t task, std::shared_ptr<const Target> target) const;
     Result<std::shared_ptr<const Target>> target(const std::string& node);
     Result<Attempt> make_attempt(const Plan& plan, const std::vector<Row>* rows, std::string_view uid, std::uint32_t task,
-                                 Phase phase, const json::object* with);
+                                 Phase phase, const json::object* with, std::vector<std::string>* missing = nullptr);
+    std::string changed_secret(const Attempt& attempt, const std::vector<std::string>& missing, std::int64_t since) const;
     void begin(const Context& ctx, std::shared_ptr<JobRun> run, Scheduler::Start start, SteadyTime due);
     asio::awaitable<void> work(Context ctx, std::shared_ptr<JobRun> run, Scheduler::Start start,
                                std::shared_ptr<RunningAttempt> running);
     asio::awaitable<OutputLog::Kept> kept_output(Context ctx, OutputLog::Name name);
     asio::awaitable<void> keep_output(Context ctx, RunningAttempt& running);
+    asio::awaitable<void> collect(Context ctx, std::shared_ptr<JobRun> run, std::uint32_t task, RunningAttempt& running,
+                                  Outcome outcome);
     asio::awaitable<void> kill(Context ctx, std::shared_ptr<JobRun> run, Scheduler::Kill kill);
     void clean_leftovers(const Context& ctx, const std::shared_ptr<JobRun>& run);
     void clean(const Context& ctx, std::shared_ptr<JobRun> run, std::uint32_t task, std::shared_ptr<RunningAttempt> running);

@@ -446,6 +446,54 @@ tasks:
     }
 }
 
+TEST(Engine, AnAttemptWhoseSecretChangedWhileTheServerWasAwayIsTakenUpAndWhatItSaysWithheld) {
+    for (const bool deleted : {false, true}) {
+        World world;
+        world.uses_pool = true;
+        world.start();
+        world.nodes("n", 1);
+        const auto& secrets = world.server->kind("Secret");
+        ASSERT_TRUE(
+            world
+                .wait(world.server->resources->create(Context::background(), secrets,
+                                                      resource::testing::a_secret("db", {{"password", "canary-old-value"}}), {}))
+                .ok());
+        world.fake.script = [](const Attempt& attempt) {
+            FakeExecutor::Script script{.takes = 10min};
+            script.out = "login with canary-old-value\n";
+            script.outcome = Outcome::failure(ErrorClass::failed, "exit code 3: bad password canary-old-value", 3);
+            script.outcome.values = {{"leak", "canary-old-value"}};
+            return script;
+        };
+        world.submit("j", "tasks: [{name: a, on: n, run: {fake: \"use ${secret.db.password}\"}}]");
+        ASSERT_TRUE(world.until([&] { return world.fake.running() == 1; }));
+        world.pass(1min);
+        if (deleted) {
+            ASSERT_TRUE(world.wait(world.server->resources->remove(Context::background(), secrets, "db", {})).ok());
+        } else {
+            ASSERT_TRUE(
+                world
+                    .wait(world.server->resources->replace(
+                        Context::background(), secrets, resource::testing::a_secret("db", {{"password", "canary-new-value"}}), {}))
+                    .ok());
+        }
+        world.stop();
+        world.start();
+        ASSERT_TRUE(world.reaches("j", JobState::failed));
+        EXPECT_EQ(world.row("j", "a@n-1").exit_code, 3) << "it was followed to its end";
+        EXPECT_EQ(world.row("j", "a@n-1").attempt, 1u);
+        const auto run = world.job("j");
+        auto page =
+            world.wait(world.server->engine->output().read(Context::background(), {run->uid, 0, 1, Phase::run}, 0, 1 << 20));
+        ASSERT_TRUE(page.ok());
+        ASSERT_EQ(page->pieces.size(), 1u);
+        EXPECT_THAT(page->pieces[0].bytes, HasSubstr("the secret db was changed"));
+        EXPECT_EQ(page->pieces[0].bytes.find("canary"), std::string::npos);
+        for (const auto& [key, record] : world.shared->records)
+            EXPECT_EQ(record->value.find("canary-"), std::string::npos) << key << record->value;
+    }
+}
+
 TEST(Engine, TakesUpWhatRanWhenItWasKilledAndBeginsNothingTwice) {
     for (unsigned seed = 1; seed <= 12; ++seed) {
         std::mt19937 random(seed);

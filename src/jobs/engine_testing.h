@@ -3,6 +3,7 @@
 #include "core/testing.h"
 #include "core/text.h"
 #include "jobs/engine.h"
+#include "jobs/fake_collector.h"
 #include "jobs/fake_executor.h"
 #include "jobs/fake_membership.h"
 #include "resource/testing.h"
@@ -30,6 +31,7 @@ struct World {
     FakeExecutor fake{loop.get_executor(), clock};
     FakeExecutor local{loop.get_executor(), clock, "local", Executor::Place::server};
     Executors executors;
+    FakeCollector collector;
     FakeMembership catalog;
     std::shared_ptr<store::MemoryStore::Shared> shared = std::make_shared<store::MemoryStore::Shared>();
     std::unique_ptr<resource::Sealer> sealer = resource::Sealer::ephemeral();
@@ -75,6 +77,7 @@ struct World {
         executors.add(fake);
         executors.add(local);
         options.folder = folder.path();
+        options.collector = &collector;
         options.report = 100s; // keeps the clock free of little steps
     }
     ~World() { stop(); }

@@ -41,6 +41,7 @@ struct Attempt {
     json::value body;
     json::object values; ///< what the task's `with` was bound to: variables of a playbook, data of a manifest
     std::map<std::string, std::string> environment; ///< includes ORRERY_CONTEXT, ORRERY_JOB, ORRERY_TASK, ORRERY_ATTEMPT
+    std::vector<std::string> artefacts;             ///< files to fetch from its machines when it has ended; the engine does it
     Secrets secrets;                                ///< those that the task names; never logged, never written at the server
     Duration timeout{};                             ///< the engine ends the attempt by itself; for remote watchdogs
     bool idempotent = false;                        ///< may run again when it was lost

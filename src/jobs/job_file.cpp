@@ -50,6 +50,7 @@ namespace {
 
 constexpr std::size_t max_tasks = 10'000;
 constexpr std::size_t max_name = 128;
+constexpr std::size_t max_path = 1024, max_artefacts = 16;
 
 /// Reads fields of one object, and remembers which there are, so that those left over can be named.
 class FieldReader {
@@ -416,6 +417,22 @@ void read_provides(FieldReader& fields, TaskSpec& task) {
     });
 }
 
+void read_artefacts(FieldReader& fields, TaskSpec& task) {
+    fields.several("artefacts", [&](const json::value& value, const std::string& path) {
+        const auto text = value.is_string() ? std::string(std::string_view(value.get_string())) : std::string();
+        const bool plain = text.find("/../") == text.npos && !text.ends_with("/..") &&
+                           std::none_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20; });
+        if (!plain || !text.starts_with('/') || text.ends_with('/') || text.size() > max_path)
+            fields.errors().push_back({path, "must be the absolute path of a file on the task's machine, without \"..\""});
+        else
+            task.artefacts.push_back(text);
+    });
+    if (task.artefacts.size() > max_artefacts) fields.wrong("artefacts", fmt::format("may name at most {} files", max_artefacts));
+    if (!task.artefacts.empty() && task.on.what == OnSpec::What::server)
+        fields.wrong("artefacts", "needs \"on\": files are collected from machines");
+    if (!task.artefacts.empty() && !task.run.given()) fields.wrong("artefacts", "needs \"run\"");
+}
+
 TaskSpec read_task(const json::object& object, const std::string& path, Errors& errors) {
     TaskSpec task;
     FieldReader fields(object, path, errors);
@@ -449,6 +466,7 @@ TaskSpec read_task(const json::object& object, const std::string& path, Errors& 
                     task.environment[std::string(key)] = std::string_view(value.get_string());
             }
     }
+    read_artefacts(fields, task);
     read_retries(fields, task.retries);
     fields.duration("timeout", task.timeout, std::chrono::milliseconds(1));
     fields.text("lock", task.lock, max_name);

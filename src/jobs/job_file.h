@@ -110,6 +110,7 @@ struct TaskSpec {
     RunSpec check, run, verify, undo;
     json::object with;
     std::map<std::string, std::string> environment;
+    std::vector<std::string> artefacts; ///< files to fetch from its machines afterwards
     RetrySpec retries;
     Duration timeout = std::chrono::minutes(30);
     std::string lock;

@@ -35,6 +35,32 @@ Task<Unit> JobRun::changed(Context ctx, std::uint64_t& seen) const {
     co_return Unit{};
 }
 
+RollingRule rolling_rule(const json::object& spec) {
+    RollingRule rule;
+    if (const auto* limit = spec.if_contains("limit"); limit != nullptr && limit->is_int64())
+        rule.limit = static_cast<int>(limit->get_int64());
+    if (const auto* after = spec.if_contains("after"); after != nullptr && after->is_array())
+        for (const auto& one : after->get_array())
+            if (one.is_string()) rule.after.emplace_back(std::string_view(one.get_string()));
+    if (const auto* paused = spec.if_contains("paused"); paused != nullptr && paused->is_bool()) rule.paused = paused->get_bool();
+    rule.reason = text_in(spec, "reason");
+    return rule;
+}
+
+std::map<std::string, RollingRule> rolling_rules_of(const resource::Resources& resources) {
+    std::map<std::string, RollingRule> out;
+    resource::ListQuery query;
+    query.limit = 5000;
+    for (;;) {
+        auto page = resources.list(*resources.registry().find("RollingRule"), query);
+        if (!page.ok()) return out;
+        for (const auto& record : page->records)
+            if (auto object = resource::from_stored(*record); object.ok()) out[object->name] = rolling_rule(object->spec);
+        if (page->next.empty()) return out;
+        query.after = page->next;
+    }
+}
+
 std::vector<Machine> machines_of(const resource::Resources& resources, std::vector<std::shared_ptr<const Target>>* as_targets) {
     std::vector<Machine> out;
     const auto& nodes = *resources.registry().find("Node");
@@ -163,6 +189,15 @@ std::vector<std::optional<Duration>> Engine::history(const Plan& plan) const {
     return out;
 }
 
+SimulateOptions Engine::conditions(const Plan& plan, Duration latency, Duration unknown) const {
+    SimulateOptions out;
+    out.latency = latency;
+    out.slots = state_->options.slots;
+    out.rules = rolling_rules_of(state_->resources);
+    for (const auto& known : history(plan)) out.takes.push_back(known.value_or(unknown));
+    return out;
+}
+
 Result<json::value> Engine::values_now(const Plan& plan, std::uint32_t task) const {
     const auto group = plan.group_of(task);
     std::shared_ptr<const Target> at;
@@ -179,11 +214,17 @@ Task<Preview> Engine::preview(Context ctx, const Plan& plan, std::uint32_t task)
     if (executor == nullptr) co_return Error{Code::unsupported, fmt::format("{} runs nothing", plan.task_name(task))};
     CO_TRY(auto attempt, state->make_attempt(plan, nullptr, "plan-" + random_id(), task, Phase::run, nullptr));
     const Masker masker(attempt.secrets);
-    CO_TRY(auto preview, co_await executor->plan(ctx, std::move(attempt)));
-    preview.words = masker.mask(preview.words);
-    for (auto& difference : preview.differences) {
-        difference.before = masker.mask(difference.before);
-        difference.after = masker.mask(difference.after);
+    auto preview = co_await executor->plan(ctx, std::move(attempt));
+    if (!preview.ok()) {
+        auto error = std::move(preview).error();
+        error.message = masker.mask_cut(error.message);
+        co_return error;
+    }
+    preview->words = masker.mask_cut(preview->words);
+    for (auto& difference : preview->differences) {
+        difference.what = masker.mask_cut(difference.what);
+        difference.before = masker.mask_cut(difference.before);
+        difference.after = masker.mask_cut(difference.after);
     }
     co_return preview;
 }

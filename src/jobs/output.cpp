@@ -57,6 +57,7 @@ void OutputLog::Sink::write(Stream stream, std::uint64_t offset, std::string_vie
     if (offset + bytes.size() <= side.seen) return;
     if (offset < side.seen) bytes.remove_prefix(side.seen - offset);
     side.seen = std::max(side.seen, offset) + bytes.size();
+    if (!withheld_.empty()) return;
     for (; !bytes.empty(); bytes.remove_prefix(std::min<std::size_t>(bytes.size(), 64 << 10))) {
         const auto kept = masker_.feed(side.held, bytes.substr(0, 64 << 10));
         const auto rest = bytes.size() > (64 << 10) ? bytes.size() - (64 << 10) : 0;
@@ -65,12 +66,13 @@ void OutputLog::Sink::write(Stream stream, std::uint64_t offset, std::string_vie
 }
 
 void OutputLog::Sink::step(Step step) {
+    if (!withheld_.empty()) return;
     json::object object{{"host", valid_utf8(step.host)},
-                        {"name", valid_utf8(masker_.mask(step.name))},
+                        {"name", valid_utf8(masker_.mask_cut(step.name))},
                         {"result", name_of(step.result)},
                         {"took_ms", std::chrono::duration_cast<std::chrono::milliseconds>(step.took).count()}};
-    if (!step.key.empty()) object["key"] = valid_utf8(step.key);
-    if (!step.words.empty()) object["words"] = valid_utf8(masker_.mask(step.words).substr(0, 16 << 10));
+    if (!step.key.empty()) object["key"] = valid_utf8(masker_.mask_cut(step.key));
+    if (!step.words.empty()) object["words"] = valid_utf8(masker_.mask_cut(step.words).substr(0, 16 << 10));
     frame('s', 0, to_json_text(object));
 }
 
@@ -87,7 +89,10 @@ void OutputLog::Sink::resume(Offsets kept, std::uint64_t size) {
     size_ = size;
 }
 
+void OutputLog::Sink::withhold(std::string why) { withheld_ = std::move(why); }
+
 void OutputLog::Sink::finish() {
+    if (!withheld_.empty()) return frame('n', 0, withheld_);
     for (const auto stream : {Stream::out, Stream::err}) {
         auto& side = sides_[static_cast<std::size_t>(stream)];
         const auto rest = masker_.finish(side.held);

@@ -46,6 +46,9 @@ public:
         std::string trouble() const { return trouble_over_ && !*trouble_over_ ? trouble_ : std::string(); }
         /// After re-attaching: so much is kept.
         void resume(Offsets kept, std::uint64_t size);
+        /// From now on nothing is kept but a note that says why.
+        void withhold(std::string why);
+        bool withholds() const { return !withheld_.empty(); }
         /// No more will come.
         void finish();
         bool has_pending() const { return !pending_.empty(); }
@@ -66,7 +69,7 @@ public:
         Masker masker_;
         std::size_t limit_;
         Side sides_[2];
-        std::string pending_;
+        std::string pending_, withheld_;
         std::uint64_t size_ = 0, dropped_ = 0;
         bool written_ = false, busy_ = false;
         std::unique_ptr<Notifier> idle_; ///< of whoever waits for a flush under way

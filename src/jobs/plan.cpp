@@ -222,6 +222,10 @@ public:
             check_value(i, "check", task.check.body, true);
             check_value(i, "verify", task.verify.body, true);
             check_value(i, "undo", task.undo.body, true);
+            for (const auto& text : task.artefacts) {
+                check_value(i, "artefacts", json::value(text), true);
+                if (text.find("${secret.") != text.npos) wrong(at(i, "artefacts"), "cannot use a secret: paths are shown");
+            }
             for (const auto& [name, text] : task.environment) check_value(i, "env." + name, json::value(text), true);
         }
     }

@@ -11,6 +11,37 @@ using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using testing::World;
 
+TEST(Rolling, APredictionKeepsTheRulesThatAreStored) {
+    World world;
+    world.start();
+    world.nodes("controller", 2);
+    world.nodes("compute", 6);
+    world.nodes("never", 1);
+    const auto predict = [&](std::string_view on) {
+        auto documents = parse_yaml(fmt::format("tasks: [{{name: up, on: {}, run: {{fake: {{}}}}, rolling: true}}]", on));
+        auto plan = world.server->engine->plan("up", documents->at(0).value.as_object());
+        EXPECT_TRUE(plan.ok());
+        return simulate(*plan, world.server->engine->conditions(*plan, 0s, 10s), &world.server->engine->membership());
+    };
+    EXPECT_EQ(predict("compute").makespan, 10s) << "without a rule all at once";
+    ASSERT_TRUE(world.apply("RollingRule", "compute", "{limit: 2, after: [controller]}").ok());
+    ASSERT_TRUE(world.apply("RollingRule", "default", "{limit: 1}").ok());
+    ASSERT_TRUE(world.apply("RollingRule", "never", "{limit: 0}").ok());
+    EXPECT_EQ(predict("compute").makespan, 30s) << "six machines, two at a time";
+    EXPECT_EQ(predict("[controller-1, controller-2, compute-1, compute-2]").makespan, 30s)
+        << "controllers one by one, then computes";
+    const auto stuck = predict("never");
+    EXPECT_EQ(stuck.end, JobState::running) << "it would never end";
+    EXPECT_THAT(stuck.stuck, ::testing::Contains(::testing::HasSubstr("its limit is 0")));
+    // What is predicted is what happens.
+    world.fake.script = [](const Attempt&) { return FakeExecutor::Script{.takes = 10s}; };
+    const auto begun = world.clock.steady();
+    world.submit("up", "tasks: [{name: up, on: compute, run: {fake: {}}, rolling: true}]");
+    ASSERT_TRUE(world.reaches("up", JobState::succeeded));
+    EXPECT_GE(world.clock.steady() - begun, 30s);
+    EXPECT_LT(world.clock.steady() - begun, 32s);
+}
+
 TEST(Rolling, ZeroIsNeverAPauseIsItsOwnFieldAndRolesWaitForRoles) {
     World world;
     world.start();

@@ -68,26 +68,13 @@ rm -rf -- "$d"
 exit "$r"
 )sh";
 
-/// What is said on standard error last, for the sentence at the end.
-class LastError {
-public:
-    void add(std::string_view bytes) {
-        text_ += bytes;
-        if (text_.size() > 4000) text_.erase(0, text_.size() - 4000);
-    }
-    /// "ERROR! the playbook ... could not be found" rather than the advice below it.
-    std::string text() const {
-        if (const auto at = text_.rfind("ERROR! "); at != std::string::npos)
-            return text_.substr(at + 7, text_.find('\n', at) - at - 7).substr(0, 400);
-        std::string_view rest(text_);
-        while (!rest.empty() && static_cast<unsigned char>(rest.back()) <= ' ') rest.remove_suffix(1);
-        const auto start = rest.rfind('\n');
-        return std::string(rest.substr(start == std::string_view::npos ? 0 : start + 1).substr(0, 400));
-    }
-
-private:
-    std::string text_;
-};
+/// "the playbook ... could not be found" rather than the advice below it.
+std::string last_error(const jobs::MaskedTail& errors) {
+    const auto text = errors.text();
+    if (const auto at = text.rfind("ERROR! "); at != std::string::npos)
+        return text.substr(at + 7, text.find('\n', at) - at - 7).substr(0, 400);
+    return errors.last_line();
+}
 
 class AnsibleExecutor final : public jobs::Executor {
 public:
@@ -116,7 +103,7 @@ public:
     Task<Outcome> start(Context ctx, Attempt attempt, jobs::Output& output) override {
         const auto folder = folder_of(attempt.id);
         CO_TRY(auto prepared, co_await prepare(ctx, attempt, folder, Mode::real));
-        Reading reading(output, attempt.targets.size());
+        Reading reading(output, attempt);
         auto work = script_work(run_and_tidy, std::move(prepared.argv), std::move(prepared.environment));
         auto ended = co_await local_.start(ctx, {}, false, attempt.id, std::move(work), reading.out,
                                            patience_of(attempt, options_.patience));
@@ -124,7 +111,7 @@ public:
     }
 
     Task<jobs::Reattached> reattach(Context ctx, Attempt attempt, jobs::Offsets kept, jobs::Output& output) override {
-        Reading reading(output, attempt.targets.size());
+        Reading reading(output, attempt);
         reading.out.at.err = kept.err; // the events are read from the beginning: what they amount to is known only from all of them
         auto ended = co_await local_.attach(ctx, {}, false, attempt.id, reading.out, patience_of(attempt, options_.patience));
         if (ended.ok() && ended->what == RemoteEnd::What::lost) {
@@ -160,9 +147,9 @@ public:
             events.line(line);
             rest.remove_prefix(std::min(rest.size(), line.size() + 1));
         }
-        LastError last;
+        jobs::MaskedTail last(attempt.secrets);
         last.add(ran->errors);
-        const auto outcome = ansible_outcome(events, ran->exit_code, attempt.targets.size(), last.text());
+        const auto outcome = ansible_outcome(events, ran->exit_code, attempt.targets.size(), last_error(last));
         const jobs::Masker masker(attempt.secrets);
         if (outcome.ended != Outcome::Ended::succeeded)
             co_return Error{Code::invalid, masker.mask(fmt::format("the check of the playbook failed: {}", outcome.words)),
@@ -187,7 +174,7 @@ private:
 
     /// Events on their way into a job's tree and log.
     struct Reading {
-        Reading(jobs::Output& to, std::size_t hosts_) : output(to), hosts(hosts_) {
+        Reading(jobs::Output& to, const Attempt& attempt) : output(to), hosts(attempt.targets.size()), last(attempt.secrets) {
             events.on_step = [this](jobs::Step step) { output.step(std::move(step)); };
             events.on_text = [this](std::string_view text) {
                 output.write(jobs::Stream::out, written, text);
@@ -204,12 +191,12 @@ private:
         Outcome conclude(const Result<RemoteEnd>& ended) const {
             if (!ended.ok()) return outcome_of(ended.error());
             if (ended->what != RemoteEnd::What::ended) return outcome_of(*ended, {}, [](int) { return false; });
-            return ansible_outcome(events, ended->exit_code, hosts, last.text());
+            return ansible_outcome(events, ended->exit_code, hosts, last_error(last));
         }
         jobs::Output& output;
         std::size_t hosts;
         AnsibleEvents events;
-        LastError last;
+        jobs::MaskedTail last;
         std::uint64_t written = 0; // of the text made of events: the same events make the same text, so its offsets hold for ever
         RemoteOutput out;
     };
@@ -246,6 +233,7 @@ private:
             CO_TRY(std::ignore, co_await know(ctx, host.target));
             run.hosts.push_back(std::move(host));
         }
+        CO_TRY(std::ignore, no_secret_in(attempt, {"playbook", "tags", "skip_tags"}));
         const auto* forks = body.if_contains("forks");
         run.forks = forks != nullptr ? forks->to_number<int>() : static_cast<int>(std::min<std::size_t>(run.hosts.size(), 50));
 

@@ -99,7 +99,7 @@ public:
         }
         auto& sent = std::get<0>(answered);
         if (!sent.ok()) co_return failed_call(sent.error());
-        co_return judge(*sent, bound.get_object(), method, output);
+        co_return judge(*sent, bound.get_object(), method, jobs::Masker(attempt.secrets), output);
     }
 
     Task<jobs::Reattached> reattach(Context ctx, Attempt attempt, jobs::Offsets kept, jobs::Output& output) override {
@@ -153,9 +153,9 @@ private:
     }
 
     static Outcome judge(const net::ClientResponse& answer, const json::object& body, const std::string& method,
-                         jobs::Output& output) {
-        auto shown =
-            fmt::format("HTTP {} {}\n{}", answer.status, net::reason_phrase(answer.status), answer.body.substr(0, 64 * 1024));
+                         const jobs::Masker& masker, jobs::Output& output) {
+        auto shown = fmt::format("HTTP {} {}\n{}", answer.status, net::reason_phrase(answer.status),
+                                 masker.mask_cut(answer.body.substr(0, 64 * 1024)));
         if (!shown.ends_with('\n')) shown += '\n';
         output.write(jobs::Stream::out, 0, shown);
         bool good = answer.status >= 200 && answer.status < 300;

@@ -77,14 +77,14 @@ public:
         for (const auto& [name, value] : attempt.environment) environment[name] = jobs::with_secrets(value, attempt.secrets);
         std::optional<std::string> input;
         if (body.contains("input")) input = local_text(body, "input");
-        Reading reading(output);
+        Reading reading(output, attempt.secrets);
         auto ended = co_await local_.start(ctx, {}, false, attempt.id, command_work(argv, environment, input, "/"), reading.out,
                                            patience_of(attempt, options_.patience));
         co_return conclude(ended, reading, attempt);
     }
 
     Task<jobs::Reattached> reattach(Context ctx, Attempt attempt, jobs::Offsets kept, jobs::Output& output) override {
-        Reading reading(output);
+        Reading reading(output, attempt.secrets);
         reading.out.at = kept;
         auto ended = co_await local_.attach(ctx, {}, false, attempt.id, reading.out, patience_of(attempt, options_.patience));
         if (ended.ok() && ended->what == RemoteEnd::What::lost)
@@ -101,22 +101,14 @@ public:
 
 private:
     struct Reading {
-        explicit Reading(jobs::Output& to) {
+        Reading(jobs::Output& to, const jobs::Secrets& secrets) : errors(secrets) {
             out.on_bytes = [this, &to](jobs::Stream stream, std::uint64_t offset, std::string_view bytes) {
                 to.write(stream, offset, bytes);
-                if (stream != jobs::Stream::err) return;
-                errors += bytes;
-                if (errors.size() > 1000) errors.erase(0, errors.size() - 1000);
+                if (stream == jobs::Stream::err) errors.add(bytes);
             };
         }
-        std::string last_line() const {
-            std::string_view text(errors);
-            while (!text.empty() && static_cast<unsigned char>(text.back()) <= ' ') text.remove_suffix(1);
-            const auto start = text.rfind('\n');
-            return std::string(text.substr(start == std::string_view::npos ? 0 : start + 1).substr(0, 300));
-        }
         RemoteOutput out;
-        std::string errors;
+        jobs::MaskedTail errors;
     };
 
     std::string unknown(const std::string& program) const {
@@ -137,7 +129,7 @@ private:
             for (const auto& code : codes->get_array())
                 if (code.is_int64()) good.insert(static_cast<int>(code.get_int64()));
         }
-        return outcome_of(*ended, reading.last_line(), [&good](int code) { return good.contains(code); });
+        return outcome_of(*ended, reading.errors.last_line(), [&good](int code) { return good.contains(code); });
     }
 
     RemoteAttempts& local_;

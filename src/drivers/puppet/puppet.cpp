@@ -43,10 +43,11 @@ resource::Field puppet_fields() {
 }
 
 // Its standard input is an archive, its arguments the node's name, the line before the report, and further options. Whatever it
-// unpacks is for nobody else's eyes and goes when it ends.
+// unpacks is for nobody else's eyes and goes when it ends; and, where it is killed, with its attempt.
 constexpr auto apply_program = R"sh(trap : TERM
 name=$1 mark=$2; shift 2
-d=$(umask 077; mktemp -d "${TMPDIR:-/tmp}/orrery-puppet.XXXXXXXX") || exit 255
+d=$(umask 077; if [ -n "$ORRERY_FOLDER" ]; then mkdir -p "$ORRERY_FOLDER"; mktemp -d "$ORRERY_FOLDER/puppet.XXXXXXXX"
+  else mktemp -d "${TMPDIR:-/tmp}/orrery-puppet.XXXXXXXX"; fi) || exit 255
 PATH=$PATH:/opt/puppetlabs/bin
 if ! base64 -d | tar -xf - -C "$d"; then r=255
 elif ! command -v puppet >/dev/null 2>&1; then echo 'puppet is not installed' >&2; r=127
@@ -216,7 +217,7 @@ public:
         splitter.feed(ran->output);
         auto report = co_await read(splitter);
         const jobs::Masker masker(attempt.secrets);
-        const auto outcome = puppet_outcome(report, ran->exit_code, last_error_of(ran->errors));
+        const auto outcome = puppet_outcome(report, ran->exit_code, last_error_of(masker.mask(ran->errors)));
         if (outcome.ended != Outcome::Ended::succeeded || !report.ok())
             co_return Error{Code::invalid,
                             masker.mask(fmt::format("the dry run failed: {}",
@@ -239,12 +240,11 @@ public:
 
 private:
     struct Reading {
-        Reading(jobs::Output& to, const Attempt& attempt) : splitter(mark_of(attempt)) {
+        Reading(jobs::Output& to, const Attempt& attempt) : splitter(mark_of(attempt)), errors(attempt.secrets) {
             out.on_bytes = [this, &to](jobs::Stream stream, std::uint64_t offset, std::string_view bytes) {
                 if (stream == jobs::Stream::err) {
                     to.write(stream, offset, bytes);
-                    errors += bytes;
-                    if (errors.size() > 8000) errors.erase(0, errors.size() - 8000);
+                    errors.add(bytes);
                     return;
                 }
                 // What is shown is a beginning of the stream itself, so its offsets are the stream's.
@@ -254,7 +254,7 @@ private:
             };
         }
         ReportSplitter splitter;
-        std::string errors;
+        jobs::MaskedTail errors;
         std::uint64_t written = 0;
         RemoteOutput out;
     };
@@ -280,6 +280,7 @@ private:
         auto data = jobs::json_with_secrets(json::value(attempt.values), attempt.secrets).get_object();
         if (const auto* given = body.if_contains("data"))
             for (const auto& [key, value] : given->get_object()) data[key] = value;
+        CO_TRY(std::ignore, no_secret_in(attempt, {"tags"}));
         std::vector<std::string> arguments{node.name, mark_of(attempt)};
         if (word_at(body, "phase") == "packages") arguments.insert(arguments.end(), {"--tags", "package"});
         if (const auto tags = words_at(body, "tags"); !tags.empty())
@@ -305,7 +306,7 @@ private:
         if (!ended.ok()) co_return outcome_of(ended.error());
         if (ended->what != RemoteEnd::What::ended) co_return outcome_of(*ended, {}, [](int) { return false; });
         auto report = co_await read(reading.splitter);
-        auto outcome = puppet_outcome(report, ended->exit_code, last_error_of(reading.errors));
+        auto outcome = puppet_outcome(report, ended->exit_code, last_error_of(reading.errors.text()));
         if (ended->disk_full) outcome.error = jobs::ErrorClass::no_space;
         if (!report.ok()) co_return outcome;
         std::size_t changed = 0, failed = 0;

@@ -41,6 +41,7 @@ report() { # the attempt has ended with $r
   if [ -e "$d/cancelled" ]; then say cancelled "$r" "$c" "$f"; fi
   say ended "$r" "$c" "$f"
 }
+ended_by_force() { if [ -e "$d/cancelled" ]; then r=137; report; fi; } # who cancels it has killed it, and is about to say so
 follow() {
   while :; do
     [ -e "$d/fenced" ] && say never "$g"
@@ -48,6 +49,7 @@ follow() {
     rc && report
     if ! alive; then
       rc && report # it ended just now
+      ended_by_force
       if claim; then : >"$d/fenced"; say never "$g"; fi
       emit; say lost "${why:-killed}"
     fi
@@ -74,6 +76,7 @@ start)
   done
   { kill -KILL "$h"; wait "$h"; } 2>/dev/null
   rc && report
+  ended_by_force
   if claim; then : >"$d/fenced"; emit; say never "$g"; fi
   emit; say lost killed ;;
 attach)
@@ -193,6 +196,7 @@ while [ "$argc" -gt 0 ]; do get; set -- "$@" "$V"; argc=$((argc - 1)); done
 begin
 exec </dev/null
 if [ -n "$folder" ]; then cd -- "$folder" || finish 255; fi
+[ -z "$D" ] || export ORRERY_FOLDER="$D/work"
 doit() (
   if [ "$kind" = command ]; then exec "$@"; fi
   unset input V D l b k s i n kind folder has_input argc

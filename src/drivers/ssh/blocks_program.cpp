@@ -19,7 +19,7 @@ while [ "$i" -le "$count" ]; do
   i=$((i + 1))
 done
 begin
-exec </dev/null 4>&1
+exec </dev/null
 cd /
 any=
 newline='
@@ -31,8 +31,24 @@ fail() { words "$*"; printf '= %s failed %s: %s\n' "$i" "$label" "$W"; finish 1;
 note() { if [ -n "$dry" ]; then words "$1"; printf '< %s\n' "$W"; words "$2"; printf '> %s\n' "$W"; fi; }
 try() { E=$("$@" 2>&1) || fail "$E"; }
 has() { command -v "$1" >/dev/null 2>&1; }
-loud() { # its output behind "| ", as it comes; returns what it returned
-  q=$({ { "$@" 2>&1 </dev/null; printf %s $? >&3; } | sed -u 's/^/| /' >&4; } 3>&1); return "$q"
+loud() { # its output behind "| ", as it comes; returns what it returned. A file and no pipe: who stays in the background keeps nobody waiting
+  "$@" >"$D/said" 2>&1 </dev/null & c=$!
+  at=1 t=0
+  while kill -0 "$c" 2>/dev/null; do
+    t=$((t + 1)); case $t in [1-5]) sleep 0.02 ;; *) sleep 0.2; show ;; esac
+  done
+  wait "$c"; q=$?
+  tail -n "+$at" "$D/said" | behind; rm -f "$D/said"
+  return "$q"
+}
+show() { # whole lines that are new
+  n=$(wc -l <"$D/said"); [ "$n" -ge "$at" ] || return 0
+  tail -n "+$at" "$D/said" | head -n "$((n - at + 1))" | behind; at=$((n + 1))
+}
+behind() { awk '{ print "| " $0 }'; }
+quietly() { # what it says matters only where it fails
+  "$@" >"$D/said" 2>&1 </dev/null || { E=$(head -c 2000 "$D/said"); rm -f "$D/said"; fail "$E"; }
+  rm -f "$D/said"
 }
 content() { if [ "$2" = b ]; then printf %s "$1" | base64 -d; else printf %s "$1"; fi; }
 replace() { # path mode owner group: by what is in $tmp
@@ -98,16 +114,18 @@ block_line() { # path state line match create
     source=/dev/null
   fi
   edit() { # leaves 3 where nothing is to be done
-    S=$2 L=$3 M=$4 awk '
-      BEGIN { S = ENVIRON["S"]; L = ENVIRON["L"]; M = ENVIRON["M"]; at = 0; exact = 0; gone = 0 }
+    printf '%s\n' "$2" "$3" "$4" | awk '
+      NR == 1 { S = $0; at = 0; exact = 0; gone = 0; next }
+      NR == 2 { L = $0; next }
+      NR == 3 { M = $0; next }
       { if (S == "absent") { if (M != "" ? $0 ~ M : $0 == L) { gone++; next } print; next }
         if ($0 == L) exact = NR
         if (M != "" && $0 ~ M) at = NR
         a[NR] = $0 }
       END { if (S == "absent") exit(gone ? 0 : 3)
         if (at ? a[at] == L : exact) exit 3
-        for (i = 1; i <= NR; i++) print(i == at ? L : a[i])
-        if (!at) print L }' "$source"
+        for (i = 4; i <= NR; i++) print(i == at ? L : a[i])
+        if (!at) print L }' - "$source"
   }
   edit "$@" >/dev/null; q=$?
   if [ "$q" = 3 ]; then same; return; fi
@@ -194,7 +212,8 @@ block_service() { # name state enabled
   elif has service; then
     is_running() { service "$1" status >/dev/null 2>&1; }
     is_enabled() { for l in /etc/rc[2345].d/S??"$1"; do [ -e "$l" ] && return; done; return 1; }
-    act() { service "$2" "$1"; }; able() { update-rc.d "$2" "$1"; }
+    act() { service "$2" "$1"; }
+    able() { if [ "$1" = enable ]; then update-rc.d "$2" defaults || return 1; fi; update-rc.d "$2" "$1"; } # "enable" alone wants links that are there
   else
     fail 'no service manager was found (systemctl, rc-service, service)'
   fi
@@ -203,10 +222,10 @@ block_service() { # name state enabled
   no) if is_enabled "$1"; then note enabled disabled; [ -n "$dry" ] || try able disable "$1"; done_=', disabled'; fi ;;
   esac
   case $2 in
-  running) if ! is_running "$1"; then note stopped running; [ -n "$dry" ] || try act start "$1"; done_="$done_, started"; fi ;;
-  stopped) if is_running "$1"; then note running stopped; [ -n "$dry" ] || try act stop "$1"; done_="$done_, stopped"; fi ;;
-  restarted) note running restarted; [ -n "$dry" ] || try act restart "$1"; done_="$done_, restarted" ;;
-  reloaded) note running reloaded; [ -n "$dry" ] || try act reload "$1"; done_="$done_, reloaded" ;;
+  running) if ! is_running "$1"; then note stopped running; [ -n "$dry" ] || quietly act start "$1"; done_="$done_, started"; fi ;;
+  stopped) if is_running "$1"; then note running stopped; [ -n "$dry" ] || quietly act stop "$1"; done_="$done_, stopped"; fi ;;
+  restarted) note running restarted; [ -n "$dry" ] || quietly act restart "$1"; done_="$done_, restarted" ;;
+  reloaded) note running reloaded; [ -n "$dry" ] || quietly act reload "$1"; done_="$done_, reloaded" ;;
   esac
   if [ -z "$done_" ]; then same; else did "${done_#, }"; fi
 }

@@ -53,6 +53,17 @@ bool sudo_of(const jobs::Attempt& attempt, const resource::Node& node) {
     return said != nullptr && said->is_bool() ? said->get_bool() : node.ssh_sudo;
 }
 
+Result<Unit> no_secret_in(const jobs::Attempt& attempt, std::initializer_list<std::string_view> fields) {
+    const auto* body = attempt.body.if_object();
+    for (const auto field : fields)
+        if (const auto* value = body != nullptr ? body->if_contains(field) : nullptr; value != nullptr)
+            if (jobs::json_with_secrets(*value, attempt.secrets) != *value)
+                return Error{Code::invalid,
+                             fmt::format("{} holds a secret, and everybody could read it in the arguments of a process", field),
+                             "give it by environment, variables or data"};
+    return Unit{};
+}
+
 Duration patience_of(const jobs::Attempt& attempt, Duration otherwise) {
     return attempt.timeout > Duration::zero() ? attempt.timeout : otherwise;
 }
@@ -81,30 +92,23 @@ jobs::Outcome outcome_of(const RemoteEnd& end, std::string_view last_error, cons
 
 namespace {
 
-/// Passes output on and remembers the last line of the errors, for the sentence that says how it ended.
+/// Passes output on and remembers the end of the errors, for the sentence that says how it ended.
 class Remembering final : public jobs::Output {
 public:
-    explicit Remembering(jobs::Output& to) : to_(to) {}
+    Remembering(jobs::Output& to, const jobs::Secrets& secrets) : to_(to), errors_(secrets) {}
     void write(jobs::Stream stream, std::uint64_t offset, std::string_view bytes) override {
         to_.write(stream, offset, bytes);
-        if (stream != jobs::Stream::err) return;
-        tail_ += bytes;
-        if (tail_.size() > 1000) tail_.erase(0, tail_.size() - 1000);
+        if (stream == jobs::Stream::err) errors_.add(bytes);
     }
     void step(Step step) override { to_.step(std::move(step)); }
     void troubled(std::string words, std::shared_ptr<const std::atomic<bool>> over) override {
         to_.troubled(std::move(words), std::move(over));
     }
-    std::string last_line() const {
-        std::string_view text(tail_);
-        while (!text.empty() && static_cast<unsigned char>(text.back()) <= ' ') text.remove_suffix(1);
-        text = text.substr(text.rfind('\n') == std::string_view::npos ? 0 : text.rfind('\n') + 1);
-        return std::string(text.substr(0, 300));
-    }
+    std::string last_line() const { return errors_.last_line(); }
 
 private:
     jobs::Output& to_;
-    std::string tail_;
+    jobs::MaskedTail errors_;
 };
 
 /// "= 3 changed file /etc/x: new content", read.
@@ -208,7 +212,7 @@ public:
     Task<Outcome> start(Context ctx, Attempt attempt, jobs::Output& output) override {
         CO_TRY(const auto node, only_node_of(attempt, name()));
         CO_TRY(const auto body, co_await read(attempt));
-        Remembering remembering(output);
+        Remembering remembering(output, attempt.secrets);
         Blocks blocks{node.name, body.blocks.size()};
         auto out = output_to(remembering, blocks, {});
         auto ended = co_await remote_.start(ctx, node, sudo_of(attempt, node), attempt.id, work_of(body, attempt), out,
@@ -218,7 +222,7 @@ public:
 
     Task<jobs::Reattached> reattach(Context ctx, Attempt attempt, jobs::Offsets kept, jobs::Output& output) override {
         CO_TRY(const auto node, only_node_of(attempt, name()));
-        Remembering remembering(output);
+        Remembering remembering(output, attempt.secrets);
         Blocks blocks{node.name, 0};
         auto out = output_to(remembering, blocks, kept);
         auto ended =
@@ -303,9 +307,10 @@ private:
         return out;
     }
 
-    static Outcome conclude(const Result<RemoteEnd>& ended, const Remembering& remembering, const Blocks& blocks,
+    static Outcome conclude(const Result<RemoteEnd>& ended, const Remembering& remembering, Blocks& blocks,
                             const Attempt& attempt) {
         if (!ended.ok()) return outcome_of(ended.error());
+        blocks.failed = jobs::Masker(attempt.secrets).mask_cut(blocks.failed); // before anything stands behind it
         const auto* success = attempt.body.is_object() ? attempt.body.get_object().if_contains("success") : nullptr;
         auto outcome = outcome_of(*ended, blocks.failed.empty() ? remembering.last_line() : blocks.failed, [success](int code) {
             if (success == nullptr || !success->is_array()) return code == 0;
@@ -361,6 +366,8 @@ private:
                     ++changes;
                     const bool whole = block.kind == "file" && block.fields[1] == "present" && block.fields[2] == "1";
                     if (has_content || (whole && before.empty() && after.empty())) after = block.after;
+                    // What is there now may hold the secret that was: no mask knows it.
+                    if (masker.mask(block.after) != block.after) before = after = "(holds a secret: not shown)";
                     preview.differences.push_back({block.label, masker.mask(before), masker.mask(after)});
                 }
                 before.clear();

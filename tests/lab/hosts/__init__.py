@@ -35,15 +35,15 @@ def quiet(*argv, check=True):
 
 
 class Host:
-    def __init__(self, hosts, number, settings, small):
-        self.hosts, self.number, self.settings, self.small = hosts, number, settings, small
+    def __init__(self, hosts, number, settings, small, own):
+        self.hosts, self.number, self.settings, self.small, self.own = hosts, number, settings, small, own
         self.name = f"h{number + 1}"
         self.space = f"{hosts.prefix}{self.name}"
         self.wire = f"v{number}"  # the bridge's end, in the middle's namespace
         self.address = f"10.77.{(number + 10) // 250}.{(number + 10) % 250 + 1}"
         self.folder = os.path.join(hosts.folder, self.name)
         self.shell = None  # the unshare process; its child is the host's first process
-        for part in ("root/.ssh", "srv", "tmp", "etc", "etc-work", "vartmp"):
+        for part in ("root/.ssh", "srv", "tmp", "etc", "etc-work", "vartmp", *own, *(f"{part}-work" for part in own)):
             os.makedirs(os.path.join(self.folder, part), exist_ok=True)
         os.chmod(os.path.join(self.folder, "root"), 0o700)
         os.chmod(os.path.join(self.folder, "root/.ssh"), 0o700)
@@ -80,12 +80,14 @@ class Host:
         orrery_lab.write_file(os.path.join(d, "sshd_config"), "\n".join(config) + "\n")
         orrery_lab.write_file(os.path.join(d, "boot_id"), str(uuid.uuid4()) + "\n", 0o644)
         root = f"mount -t tmpfs -o size={self.small},mode=0700 small /root; cp -a {d}/root/.ssh /root/" if self.small else f"mount --bind {d}/root /root"
+        own = "\n".join(f"mount -t overlay overlay -o lowerdir=/{part},upperdir={d}/{part},workdir={d}/{part}-work /{part}" for part in self.own)
         # What is below /tmp here is copied before the host's own /tmp covers it.
         orrery_lab.write_file(os.path.join(d, "start.sh"), f"""
 hostname {self.name}
 mount --make-rprivate /
 mount --bind {d}/boot_id /proc/sys/kernel/random/boot_id
 mount -t overlay overlay -o lowerdir=/etc,upperdir={d}/etc,workdir={d}/etc-work /etc
+{own}
 mount -t tmpfs tmpfs /run
 mkdir -p /run/sshd; cp {d}/sshd_config {d}/hostkey /run/; chmod 600 /run/hostkey
 {root}
@@ -164,8 +166,9 @@ while :; do sleep 3600 & wait $!; done
 
 
 class Hosts:
-    def __init__(self, count, settings=("MaxSessions 64", "MaxStartups 100:30:200"), each=None, small=None):
-        """`settings`: lines of sshd_config; `each(number)`: further ones of one host; `small(number)`: size of its /root, as in "1m", or None."""
+    def __init__(self, count, settings=("MaxSessions 64", "MaxStartups 100:30:200"), each=None, small=None, own=()):
+        """`settings`: lines of sshd_config; `each(number)`: further ones of one host; `small(number)`: size of its /root, as in "1m", or None;
+        `own`: further folders ("usr", "var") that a host can change without this machine seeing it."""
         orrery_lab.skip_unless(os.geteuid() == 0, "network namespaces need root")
         for name, package in (("ip", "iproute2"), ("sshd", "openssh-server"), ("ssh-keygen", "openssh-client"), ("unshare", "util-linux"), ("pgrep", "procps")):
             orrery_lab.program(name, package)
@@ -183,7 +186,7 @@ class Hosts:
         quiet("ip", "-n", self.middle, "link", "add", "br0", "type", "bridge")
         quiet("ip", "-n", self.middle, "addr", "add", "10.77.255.1/16", "dev", "br0")
         quiet("ip", "-n", self.middle, "link", "set", "br0", "up")
-        self.all = [Host(self, number, [*settings, *(each(number) if each else [])], small(number) if small else None) for number in range(count)]
+        self.all = [Host(self, number, [*settings, *(each(number) if each else [])], small(number) if small else None, own) for number in range(count)]
         for host in self.all:
             host.wire_up()
             host.start()

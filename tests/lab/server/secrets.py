@@ -1,7 +1,6 @@
 #!/usr/bin/python3
 """Secrets, passwords and tokens are put into the server, and then looked for: in every answer, event, metric, log line, process list
 and file, as they are and in the usual encodings. They may be nowhere."""
-import base64
 import os
 import subprocess
 import sys
@@ -9,49 +8,8 @@ import time
 import urllib.parse
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from orrery_lab import Api, Cli, Etcd, Problem, Server, Stream, check, equal, run, say, scratch, wait_until, write_file  # noqa: E402
-
-canaries = {}  # what it is → the text
-
-
-def canary(what):
-    canaries[what] = f"Canary-{len(canaries)}-{os.urandom(12).hex()}"
-    return canaries[what]
-
-
-def disguises(text):
-    """The forms a text could be found in."""
-    raw = text.encode()
-    forms = {raw, raw.hex().encode(), raw[::-1], urllib.parse.quote(text, safe="").encode()}
-    for pad in range(3):  # base64 at each alignment, without the ends that depend on the neighbours
-        code = base64.b64encode(b"\0" * pad + raw)
-        forms.add(code[4 if pad else 0:len(code) - 4])
-    return forms
-
-
-def leaks(data, except_for=()):
-    return [what for what, text in canaries.items() if what not in except_for and any(form in data for form in disguises(text))]
-
-
-class Ear(Api):
-    """An Api that keeps all it hears, but for what is shown once by intention."""
-
-    heard = bytearray()
-    answers = 0
-
-    def raw(self, method, path, body=None, headers=None):
-        status, fields, data = super().raw(method, path, body, headers)
-        Ear.answers += 1
-        Ear.heard += f"{method} {path} {status}\n{fields}\n".encode() + data
-        return status, fields, data
-
-    def quietly(self, method, path, body):
-        """An answer that shows something once."""
-        kept = bytes(Ear.heard)
-        answer = self.request(method, path, body)
-        Ear.heard[:] = kept
-        return answer
-
+from canaries import Ear, canaries, canary, leaks  # noqa: E402
+from orrery_lab import Cli, Etcd, Problem, Server, Stream, check, equal, run, say, scratch, wait_until, write_file  # noqa: E402
 
 def tries(api, method, path, body, headers=None):
     """Whatever it answers goes into the heap that is searched."""

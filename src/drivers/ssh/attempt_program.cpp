@@ -69,9 +69,9 @@ start)
   (while sleep 0.3; do kill -ALRM $$ || exit; done) </dev/null >/dev/null 2>&1 &
   h=$!
   while :; do
-    wait "$p"; x=$?
+    wait "$p"
     rc && break
-    [ "$x" = 127 ] && break
+    kill -0 "$p" 2>/dev/null || break # a shell that began nothing else since gives the same status of a dead child again and again
     emit
   done
   { kill -KILL "$h"; wait "$h"; } 2>/dev/null

@@ -304,9 +304,11 @@ CO_TEST(SshExecutor, CancelEndsAllOfIt) {
 CO_TEST(SshExecutor, WhatWasKilledOrRebootedIsLost) {
     CO_NEEDS_SSHD();
     Bench bench(loop);
-    KeptOutput output, rebooted_output;
+    KeptOutput output, silent_output, rebooted_output;
     auto killed = co_await bench.executor->start(
         ctx(), attempt_on("killed", body_of("command: [sh, -c, \"echo x; sleep 0.1; kill -9 0\"]")), output);
+    auto silent =
+        co_await bench.executor->start(ctx(), attempt_on("silent", body_of("command: [sh, -c, \"kill -9 0\"]")), silent_output);
     // A reboot: another boot id than the one that was noted.
     const auto attempt = attempt_on("rebooted", body_of("command: [sleep, \"300\"]"));
     asio::cancellation_signal cancel;
@@ -326,6 +328,8 @@ CO_TEST(SshExecutor, WhatWasKilledOrRebootedIsLost) {
     CO_ASSERT_OK(killed);
     EXPECT_EQ(killed->ended, Outcome::Ended::lost);
     EXPECT_EQ(output.out, "x\n");
+    CO_ASSERT_OK(silent);
+    EXPECT_EQ(silent->ended, Outcome::Ended::lost);
     CO_ASSERT_OK(found);
     EXPECT_EQ(found->what, Reattached::What::unknown);
     EXPECT_THAT(found->words, HasSubstr("rebooted"));

@@ -58,7 +58,10 @@ private:
             else
                 co_await write(call, remembered[call.key], random);
             call.returned = ++time_;
-            if (answered) calls_.push_back(std::move(call));
+            if (answered)
+                calls_.push_back(std::move(call));
+            else
+                --begun_; // it tells nothing, so another takes its place
         }
     }
 

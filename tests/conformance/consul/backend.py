@@ -190,7 +190,7 @@ def job(build, make_consul, address, relay_address):
     relay = Relay(relay_address, (address, 18500))
     ran = os.path.join(lab.scratch(), "ran")
     step = lab.write_file(os.path.join(lab.scratch("programs"), "step"), f"#!/bin/sh\necho \"$MEMBERS\" >>{ran}\n", 0o700)
-    lines = lambda: open(ran).read().split("\n")[:-1] if os.path.exists(ran) else []  # noqa: E731
+    lines = lambda: [",".join(json.loads(line)) for line in open(ran)] if os.path.exists(ran) else []  # noqa: E731
     server = lab.Server(os.path.join(build, "orrery"), "waits", arguments=["--catalog-consul-url", relay.url, "--jobs-programs", f"step={step}"])
     server.start()
     api = server.api()
@@ -272,8 +272,8 @@ def mirror(build, make_consul, address, ours_address):
     api = server.api()
     # Changes that Consul missed, while the server lived.
     relay.cut()
-    instance("api-2")
-    instance("api-3", tags=["later"])
+    instance("api-2", id="api-2")
+    instance("api-3", id="api-3", tags=["later"])
     time.sleep(1)
     relay.heal()
     lab.wait_until("what Consul missed is caught up with", lambda: ids() == ["api-2", "api-3"], 40)

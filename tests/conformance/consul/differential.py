@@ -224,6 +224,8 @@ def in_order(path, value):
     if path.startswith("catalog/services") and isinstance(value, dict):
         return {name: sorted(tags) for name, tags in value.items()}
     if path.startswith("agent/health/service/name/") and isinstance(value, list):
+        for one in value:
+            one["Checks"] = sorted(one["Checks"], key=lambda c: c["CheckID"])
         return sorted(value, key=lambda s: s["Service"]["ID"])
     return value
 

@@ -90,7 +90,7 @@ def job(url, given):
                   {"name": "play-tags", "on": ["h1"], "run": {"ansible": {"playbook": "fails.yml", "tags": [TOKEN]}}}]
     if given.puppet:
         tasks += [{"name": "apply", "on": ["h1"], "with": {"password": PASSWORD}, "run": {"puppet": {"manifest": "site.pp", "data": {"token": TOKEN}}}},
-                  {"name": "apply-fails", "on": ["h1"], "with": {"token": TOKEN}, "run": {"puppet": {"code": "notify { lookup('token'): }\nexec { \"/bin/false ${lookup('token')}\": }\n".replace("${", "$${")}}},
+                  {"name": "apply-fails", "on": ["h1"], "with": {"token": TOKEN}, "run": {"puppet": {"code": "notify { lookup('token'): }\nfile { \"/srv/none/${lookup('token')}\": ensure => file }\n".replace("${", "$${")}}},
                   {"name": "apply-tags", "on": ["h1"], "run": {"puppet": {"manifest": "site.pp", "tags": [TOKEN]}}}]
     return {"kind": "Job", "name": "uses", "spec": {"limits": {"per_host": 8}, "tasks": tasks}}
 
@@ -236,6 +236,9 @@ def main(given):
     if given.puppet:
         orrery_lab.program("puppet", "puppet-agent")
     hosts, server, api = prepare(given)
+    if given.ansible or given.puppet:
+        api.close()
+        api.seconds = 180  # their previews begin them for real
     echo = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo)
     threading.Thread(target=echo.serve_forever, daemon=True).start()
     revision = api.get("/v1/store")["revision"]

@@ -120,7 +120,10 @@ if [ -n "$D" ]; then
   read -r k </proc/sys/kernel/random/boot_id
   printf '%s %s %s ok\n' "$$" "$b" "$k" >"$D/pid" || finish 255
 fi
-torn() { echo 'the connection broke before all of the task had come: nothing was run' >&2; finish T; }
+torn() { # of an attempt the result says it: it is begun anew, and what it says is the task's alone
+  [ -n "$D" ] || echo 'the connection broke before all of the task had come: nothing was run' >&2
+  finish T
+}
 get() {
   IFS= read -r V || torn
   case $V in

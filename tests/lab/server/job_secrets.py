@@ -139,7 +139,7 @@ class Spy(threading.Thread):
         for folder in [os.path.join(host.folder, "root", ".orrery") for host in self.hosts] + [self.runs]:
             for below, _, names in os.walk(folder):
                 for name in names:
-                    if name in self.PRINTING or "/work/" in below or "/private/" in below:
+                    if name in self.PRINTING or {"work", "private"} & set(below.split(os.sep)):
                         continue
                     with contextlib.suppress(OSError), open(os.path.join(below, name), "rb") as file:
                         if self.shows(file.read()):

@@ -139,7 +139,7 @@ class Spy(threading.Thread):
         for folder in [os.path.join(host.folder, "root", ".orrery") for host in self.hosts] + [self.runs]:
             for below, _, names in os.walk(folder):
                 for name in names:
-                    if name in self.PRINTING or {"work", "private"} & set(below.split(os.sep)):
+                    if name in self.PRINTING or {"work", "private"} & set(os.path.relpath(below, folder).split(os.sep)[:-1]):
                         continue
                     with contextlib.suppress(OSError), open(os.path.join(below, name), "rb") as file:
                         if self.shows(file.read()):

@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """examples/jiocloud.yaml as it stands, on ten hosts: it converges, knows that it is done, follows its members without storms, and wakes at once."""
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -110,17 +111,22 @@ def flapping(site):
 
 
 def wakes_at_once(site):
-    site.api.put("/v1/services/beacon", {"kind": "Service", "name": "beacon", "spec": {"port": 1}})
-    site.api.put("/v1/jobs/wake", {"kind": "Job", "name": "wake", "spec": {"tasks": [
-        {"name": "lit", "provides": "beacon"},
-        {"name": "seen", "on": ["cp2"], "wait": "beacon", "run": "date +%s%N >/srv/seen"}]}})
-    site.wait_for("the task waits", lambda: site.api.get("/v1/jobs/wake/why?task=seen@cp2")["state"] == "waiting", 10)
+    """From the write of an instance until the task that waited for it runs on its host. The median of several: a machine that is also building can hold one up."""
     took = []
-    lit = time.time()
-    site.api.put("/v1/instances/beacon-cp1", {"kind": "Instance", "name": "beacon-cp1", "spec": {"service": "beacon", "node": "cp1"}})
-    site.wait_job("wake", 20)
-    took = int(site.by_name["cp2"].run("cat", "/srv/seen")) / 1e9 - lit
-    check(f"a barrier's task runs {took * 1000:.0f} ms after the catalog changed, less than 100", took < 0.1, took)
+    for i in range(7):
+        beacon, job = f"beacon-{i}", f"wake-{i}"
+        site.api.put(f"/v1/services/{beacon}", {"kind": "Service", "name": beacon, "spec": {"port": 1}})
+        site.api.put(f"/v1/jobs/{job}", {"kind": "Job", "name": job, "spec": {"tasks": [
+            {"name": "lit", "provides": beacon},
+            {"name": "seen", "on": ["cp2"], "wait": beacon, "run": f"date +%s%N >/srv/seen-{i}"}]}})
+        site.wait_for("the task waits", lambda: site.api.get(f"/v1/jobs/{job}/why?task=seen@cp2")["state"] == "waiting", 10)
+        lit = time.time()
+        site.api.put(f"/v1/instances/{beacon}-cp1", {"kind": "Instance", "name": f"{beacon}-cp1", "spec": {"service": beacon, "node": "cp1"}})
+        site.wait_job(job, 20)
+        took.append(int(site.by_name["cp2"].run("cat", f"/srv/seen-{i}")) / 1e9 - lit)
+    say("      " + ", ".join(f"{each * 1000:.0f}" for each in took) + " ms")
+    median = statistics.median(took)
+    check(f"a barrier's task runs {median * 1000:.0f} ms after the catalog changed, less than 100", median < 0.1, took)
 
 
 def main(given):

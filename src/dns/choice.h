@@ -28,10 +28,13 @@ enum class Picking {
     sticky, ///< `most` by weighted rendezvous of the client's prefix: only a lost member's clients move
 };
 
+/// Places are 16 bits wide; no name has so many members.
+constexpr std::size_t most_candidates = 0xFFFF;
+
 /// What a name answers a class of clients with. Whoever makes it has decided everything but the draw.
 struct Choice {
     Picking picking = Picking::all;
-    std::vector<Candidate> candidates;
+    std::vector<Candidate> candidates; ///< no more than most_candidates
     std::uint32_t ttl = 30;
     std::size_t most = 0;      ///< at most so many answers; 0: no limit
     std::optional<Name> alias; ///< a CNAME in place of addresses; candidates are empty then

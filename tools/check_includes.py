@@ -2,7 +2,7 @@
 """Names every include that points the wrong way. The order below is the only place where it is written down as code."""
 import pathlib, re, sys
 
-ORDER = ["core", "net", "store", "resource", "identity dns health telemetry", "catalog", "jobs", "gslb fleet gluster kube", "drivers api", "app"]
+ORDER = ["core", "net", "store", "resource", "identity dns", "health telemetry", "catalog", "jobs", "gslb fleet gluster kube", "drivers api", "app"]
 RANK = {module: rank for rank, level in enumerate(ORDER) for module in level.split()}
 SOURCE = pathlib.Path(__file__).resolve().parent.parent / "src"
 

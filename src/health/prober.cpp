@@ -1,109 +1,246 @@
 #include "health/prober.h"
 
 #include "core/log.h"
+#include "health/wheel.h"
 
 #include <boost/asio/this_coro.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <random>
-#include <set>
 #include <unordered_map>
 
 namespace orrery::health {
 
-namespace {
-
-/// FNV-1a: the same over restarts and builds.
-std::uint64_t stable_hash(std::string_view text) {
-    std::uint64_t hash = 1469598103934665603ULL;
-    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-    return hash ^ (hash >> 29);
-}
-
-} // namespace
-
 struct Prober::State : std::enable_shared_from_this<State> {
-    State(asio::any_io_executor executor, Clock& clock_, Options options_, OnResult on_result_)
-        : clock(clock_), options(options_), on_result(std::move(on_result_)), group(executor), changed(executor) {}
+    State(asio::any_io_executor executor_, Clock& clock_, Options options_, OnResult on_result_)
+        : executor(executor_),
+          clock(clock_),
+          options(std::move(options_)),
+          on_result(std::move(on_result_)),
+          group(executor_),
+          changed(executor_),
+          epoch(clock_.steady()) {}
 
+    /// How many looks one host has at a time, whatever is looked at there.
+    struct Host {
+        std::string name;
+        std::size_t looking = 0, targets = 0;
+    };
     /// One look in the world, for all who want it.
-    struct Target {
+    struct Target : Wheel::Waiting, std::enable_shared_from_this<Target> {
         std::string identity;
         ProbePtr probe;
-        Duration interval{}, timeout{};
-        SteadyTime due{};
-        bool looking = false;
-        std::set<std::string> keys;
+        Engine::SpotPtr spot; ///< null: looked at by a coroutine
+        Pace pace;
+        Duration timeout{};
+        Duration interval{}; ///< that it goes by now
+        SteadyTime due{};    ///< when the next look should begin; the wheel may hold it for a little later
+        std::uint64_t hash = 0, number = 0;
+        bool looking = false, gone = false;
+        Host* host = nullptr;
+        std::vector<const std::string*> keys; ///< of `watched`
+        std::string text;                     ///< what was last said of it
     };
+    using TargetPtr = std::shared_ptr<Target>;
     struct Watched {
-        std::shared_ptr<Target> target;
+        TargetPtr target;
         Verdict verdict;
+        SteadyTime down_since{};
     };
 
-    void schedule(const std::shared_ptr<Target>& target, SteadyTime due) {
-        queue.erase({target->due, target.get()});
-        target->due = due;
-        queue.emplace(std::pair{due, target.get()}, target);
+    // --- When -------------------------------------------------------------------------------------------------------
+
+    Wheel::Tick tick_of(SteadyTime when) const {
+        return when <= epoch ? 0 : static_cast<Wheel::Tick>((when - epoch + tick - Duration(1)) / tick);
+    }
+
+    void schedule(Target& target, SteadyTime due) {
+        target.due = due;
+        wheel.add(target, tick_of(due));
         changed.notify_all();
     }
 
-    /// The next moment of its phase after `after`, counted from a fixed point of the wall clock so that it is the same after a
-    /// restart, and a little jitter.
     SteadyTime next_due(const Target& target, SteadyTime after) {
-        const auto interval = std::chrono::duration_cast<std::chrono::milliseconds>(target.interval).count();
-        const auto phase = static_cast<std::int64_t>(stable_hash(target.identity) % static_cast<std::uint64_t>(interval));
-        const auto now_wall = clock.wall().time_since_epoch().count() +
-                              std::chrono::duration_cast<std::chrono::milliseconds>(after - clock.steady()).count();
-        const auto into = ((now_wall - phase) % interval + interval) % interval;
-        const auto wait = interval - into;
-        const auto spread = interval * options.jitter_percent / 100;
-        std::int64_t jitter = 0;
-        if (spread > 0) jitter = std::uniform_int_distribution<std::int64_t>(-spread, spread)(random);
-        return after + std::chrono::milliseconds(std::max<std::int64_t>(1, wait + jitter));
+        const auto now_wall = clock.wall() + std::chrono::duration_cast<std::chrono::milliseconds>(after - clock.steady());
+        const auto wait =
+            until_phase(target.hash, target.interval, now_wall) + jitter(target.interval, options.jitter_percent, random());
+        return after + std::max<Duration>(wait, std::chrono::milliseconds(1));
     }
 
-    /// After a look: one interval on, in phase.
+    /// After a look that began when it was due: one interval on, in phase.
     SteadyTime following(const Target& target) {
         const auto half = target.interval / 2;
         return next_due(target, std::max(target.due, clock.steady() - half) + half);
     }
 
-    void begin_look(const std::shared_ptr<Target>& target) {
-        if (target->looking || looking >= options.at_once) {
+    /// What its verdicts ask for now: close looks as long as one of them may change, wide ones only when all are long down.
+    Duration interval_of(const Target& target) const {
+        Course course{.in_transition = false, .down_for = Duration::max()};
+        for (const auto* key : target.keys) {
+            const auto& one = watched.find(*key)->second;
+            course.in_transition = course.in_transition || one.verdict.in_transition();
+            const bool down = one.verdict.standing() == Standing::down;
+            course.down_for = std::min(course.down_for, down ? clock.steady() - one.down_since : Duration{});
+        }
+        return interval_now(target.pace, course);
+    }
+
+    // --- Looks ------------------------------------------------------------------------------------------------------
+
+    bool has_place(const Target& target) const {
+        if (target.host != nullptr && target.host->looking >= options.at_once_per_host) return false;
+        return target.spot ? engine_looks < options.connections_at_once : looking - engine_looks < options.at_once;
+    }
+
+    void came_due(const TargetPtr& target) {
+        if (!target->looking && !has_place(*target)) {
+            const auto later = clock.steady() + target->interval / 16;
+            if (later < target->due + target->interval / 2) {
+                wheel.add(*target, tick_of(later));
+                return;
+            }
+        }
+        if (target->looking || !has_place(*target)) {
             ++late;
-            schedule(target, following(*target));
+            schedule(*target, following(*target));
             return;
         }
         target->looking = true;
         ++looking;
         ++looks;
-        group.spawn(look(shared_from_this(), target));
-        schedule(target, following(*target));
+        if (target->host != nullptr) ++target->host->looking;
+        if (target->spot) {
+            ++engine_looks;
+            orders.push_back({target->spot, real_clock().steady() + target->timeout, target->number});
+        } else {
+            group.spawn(look(shared_from_this(), target));
+        }
+        schedule(*target, following(*target));
     }
 
-    static asio::awaitable<void> look(std::shared_ptr<State> self, std::shared_ptr<Target> target) {
+    static asio::awaitable<void> look(std::shared_ptr<State> self, TargetPtr target) {
         const auto begin = self->clock.steady();
         const auto ctx = self->ctx.with_deadline(real_clock().steady() + target->timeout);
         auto seen = co_await target->probe->look(ctx);
-        seen.at = self->clock.wall();
         seen.total = std::chrono::duration_cast<std::chrono::microseconds>(self->clock.steady() - begin);
+        self->looked(target, std::move(seen));
+    }
+
+    void engine_looked(std::vector<Engine::Done> done) {
+        for (auto& one : done) {
+            const auto at = by_number.find(one.tag);
+            if (at == by_number.end()) continue;
+            const auto target = at->second;
+            --engine_looks;
+            if (target->gone) by_number.erase(at);
+            looked(target, std::move(one.seen));
+        }
+    }
+
+    void looked(const TargetPtr& target, Observation seen) {
         target->looking = false;
-        --self->looking;
-        if (self->stopped) co_return; // what ended because we end is no evidence
+        --looking;
+        if (target->host != nullptr) --target->host->looking;
+        if (target->gone) {
+            leave_host(*target);
+            return;
+        }
+        if (stopped) return; // what ended because we end is no evidence
+        seen.at = clock.wall();
+        if (seen.text.empty())
+            seen.text = target->text;
+        else
+            target->text = seen.text;
         if (seen.outcome == Outcome::local_error) {
-            ++self->local_errors;
-            log::debug(self->ctx, "no evidence of {}: {}", target->identity.substr(0, 80), seen.text);
+            ++local_errors;
+            log::debug(ctx, "no evidence of {}: {}", target->identity.substr(0, 80), seen.text);
         }
-        const auto keys = target->keys; // the listener may change who watches
-        for (const auto& key : keys) {
-            const auto at = self->watched.find(key);
-            if (at == self->watched.end() || at->second.target != target) continue;
-            const bool change = at->second.verdict.take(seen);
-            const auto verdict = at->second.verdict;
-            self->on_result(key, verdict, seen, change);
+        if (target->keys.size() == 1) {
+            tell(*target->keys.front(), target, seen);
+        } else { // the listener may change who watches
+            std::vector<std::string> keys;
+            for (const auto* key : target->keys) keys.push_back(*key);
+            for (const auto& key : keys) tell(key, target, seen);
         }
+        if (target->gone) return;
+        if (const auto wanted = interval_of(*target); wanted != target->interval) {
+            target->interval = wanted;
+            schedule(*target, next_due(*target, clock.steady() + wanted / 2));
+        }
+    }
+
+    void tell(const std::string& key, const TargetPtr& target, const Observation& seen) {
+        const auto at = watched.find(key);
+        if (at == watched.end() || at->second.target != target) return;
+        const bool change = at->second.verdict.take(seen);
+        if (change && at->second.verdict.standing() == Standing::down) at->second.down_since = clock.steady();
+        const auto name = key; // the listener may remove it
+        const auto verdict = at->second.verdict;
+        on_result(name, verdict, seen, change);
+    }
+
+    // --- Who is watched ---------------------------------------------------------------------------------------------
+
+    void leave_host(Target& target) {
+        if (target.host == nullptr) return;
+        if (--target.host->targets == 0) hosts.erase(target.host->name);
+        target.host = nullptr;
+    }
+
+    void end(const TargetPtr& target) {
+        target->gone = true;
+        wheel.remove(*target);
+        if (target->spot) {
+            engine->remove(target->spot);
+            if (!target->looking) by_number.erase(target->number);
+        }
+        if (!target->looking) leave_host(*target);
+        targets.erase(target->identity); // the name goes with the target, which the caller holds
+    }
+
+    void drop(const std::string& key) {
+        const auto at = watched.find(key);
+        if (at == watched.end()) return;
+        const auto target = at->second.target;
+        std::erase(target->keys, &at->first);
+        if (target->keys.empty()) end(target);
+        watched.erase(at);
+    }
+
+    TargetPtr make_target(const std::string& identity, const Watching& watching, Duration timeout) {
+        auto target = std::make_shared<Target>();
+        target->identity = identity;
+        target->probe = watching.probe;
+        target->pace = {watching.interval, watching.fast, watching.slow, watching.slow_after};
+        target->timeout = timeout;
+        target->interval = interval_now(target->pace, {});
+        target->hash = stable_hash(identity);
+        target->number = ++numbers;
+        if (auto name = watching.probe->host(); !name.empty()) {
+            auto& host = hosts[name];
+            host.name = std::move(name);
+            ++host.targets;
+            target->host = &host;
+        }
+        if (auto plan = watching.probe->plan()) {
+            if (!engine) engine = options.engine ? options.engine : std::make_shared<Engine>();
+            if (!inbox)
+                inbox = engine->inbox(executor, [weak = weak_from_this()](std::vector<Engine::Done> done) {
+                    if (const auto self = weak.lock()) self->engine_looked(std::move(done));
+                });
+            target->spot = engine->add(std::move(plan), inbox);
+            by_number.emplace(target->number, target);
+        }
+        const auto now = clock.steady();
+        auto due = next_due(*target, now);
+        // Where nothing is known yet, somebody waits for the first word.
+        if (watching.remembered == Standing::unknown)
+            due = std::min(due, now + std::min<Duration>(target->interval, std::chrono::seconds(1)) *
+                                          static_cast<std::int64_t>(target->hash % 1000) / 1000);
+        schedule(*target, due);
+        targets.emplace(target->identity, target);
+        return target;
     }
 
     static asio::awaitable<void> sleep_towards(std::shared_ptr<State> self, SteadyTime until) {
@@ -112,43 +249,42 @@ struct Prober::State : std::enable_shared_from_this<State> {
         self->changed.notify_all();
     }
 
-    void drop(const std::string& key) {
-        const auto at = watched.find(key);
-        if (at == watched.end()) return;
-        const auto target = at->second.target;
-        target->keys.erase(key);
-        if (target->keys.empty()) {
-            queue.erase({target->due, target.get()});
-            targets.erase(target->identity);
-        }
-        watched.erase(at);
-    }
-
+    asio::any_io_executor executor;
     Clock& clock;
     Options options;
     OnResult on_result;
     TaskGroup group;
     Notifier changed;
+    const SteadyTime epoch;
     Context ctx = Context::make("health");
     std::mt19937_64 random{std::random_device{}()};
     std::unordered_map<std::string, Watched> watched;
-    std::unordered_map<std::string, std::shared_ptr<Target>> targets;
-    std::map<std::pair<SteadyTime, Target*>, std::shared_ptr<Target>> queue;
+    std::unordered_map<std::string_view, TargetPtr> targets; ///< by their own identity
+    std::unordered_map<std::string, Host> hosts;
+    std::unordered_map<std::uint64_t, TargetPtr> by_number; ///< those of the engine, until their last look is told
+    Wheel wheel;
+    std::vector<Engine::Order> orders; ///< of this tick
+    std::shared_ptr<Engine> engine;
+    Engine::InboxPtr inbox;
     SteadyTime sleeping_until = SteadyTime::max();
-    std::size_t looking = 0;
-    std::uint64_t looks = 0, late = 0, local_errors = 0;
+    std::size_t looking = 0, engine_looks = 0;
+    std::uint64_t looks = 0, late = 0, local_errors = 0, numbers = 0;
     bool stopped = false;
 };
 
 Prober::Prober(asio::any_io_executor executor, Clock& clock, Options options, OnResult on_result)
-    : state_(std::make_shared<State>(std::move(executor), clock, options, std::move(on_result))) {}
-Prober::~Prober() = default;
+    : state_(std::make_shared<State>(std::move(executor), clock, std::move(options), std::move(on_result))) {}
+Prober::~Prober() { clear(); }
 
 void Prober::set(const std::string& key, Watching watching) {
     auto& state = *state_;
-    const auto interval = std::max<Duration>(watching.interval, std::chrono::milliseconds(100));
-    const auto timeout = std::min(watching.timeout, interval);
-    const auto identity = fmt::format("{} {} {}", to_text(interval), to_text(timeout), watching.probe->identity());
+    watching.interval = std::max<Duration>(watching.interval, std::chrono::milliseconds(100));
+    auto timeout = std::min(watching.timeout, watching.interval);
+    if (watching.fast > Duration{}) timeout = std::min(timeout, watching.fast);
+    auto identity = fmt::format("{} {} {}", to_text(watching.interval), to_text(timeout), watching.probe->identity());
+    if (watching.fast > Duration{} || watching.slow > Duration{})
+        identity = fmt::format("fast {} slow {} after {} {}", to_text(watching.fast), to_text(watching.slow),
+                               to_text(watching.slow_after), identity);
     auto verdict = Verdict::remembered(watching.thresholds, watching.remembered);
     if (const auto at = state.watched.find(key); at != state.watched.end()) {
         if (at->second.target->identity == identity) {
@@ -157,41 +293,27 @@ void Prober::set(const std::string& key, Watching watching) {
         }
         state.drop(key);
     }
-    auto& target = state.targets[identity];
-    if (!target) {
-        target = std::make_shared<State::Target>();
-        target->identity = identity;
-        target->probe = std::move(watching.probe);
-        target->interval = interval;
-        target->timeout = timeout;
-        const auto now = state.clock.steady();
-        auto due = state.next_due(*target, now);
-        // Where nothing is known yet, somebody waits for the first word.
-        if (watching.remembered == Standing::unknown)
-            due = std::min(due, now + std::chrono::milliseconds(
-                                          stable_hash(identity) %
-                                          std::min<std::uint64_t>(
-                                              1000, static_cast<std::uint64_t>(
-                                                        std::chrono::duration_cast<std::chrono::milliseconds>(interval).count()))));
-        target->due = due;
-        state.queue.emplace(std::pair{due, target.get()}, target);
-        state.changed.notify_all();
-    }
-    target->keys.insert(key);
-    state.watched.emplace(key, State::Watched{target, verdict});
+    const auto known = state.targets.find(identity);
+    const auto target = known != state.targets.end() ? known->second : state.make_target(identity, watching, timeout);
+    const auto at = state.watched.emplace(key, State::Watched{target, verdict, state.clock.steady()}).first;
+    target->keys.push_back(&at->first);
 }
 
 void Prober::remove(std::string_view key) { state_->drop(std::string(key)); }
 
 void Prober::clear() {
-    state_->watched.clear();
-    state_->targets.clear();
-    state_->queue.clear();
+    while (!state_->watched.empty()) state_->drop(std::string(state_->watched.begin()->first));
 }
 
 const Verdict* Prober::verdict(std::string_view key) const {
     const auto at = state_->watched.find(std::string(key));
     return at == state_->watched.end() ? nullptr : &at->second.verdict;
+}
+
+Duration Prober::until_change(std::string_view key) const {
+    const auto at = state_->watched.find(std::string(key));
+    if (at == state_->watched.end()) return {};
+    return at->second.target->interval * at->second.verdict.until_change();
 }
 
 asio::awaitable<void> Prober::run(Context ctx) {
@@ -201,11 +323,13 @@ asio::awaitable<void> Prober::run(Context ctx) {
     state->stopped = false;
     for (;;) {
         const auto now = state->clock.steady();
-        while (!state->queue.empty() && state->queue.begin()->first.first <= now) {
-            const auto target = state->queue.begin()->second;
-            state->begin_look(target);
-        }
-        const auto next = state->queue.empty() ? SteadyTime::max() : state->queue.begin()->first.first;
+        state->wheel.advance(static_cast<Wheel::Tick>((now - state->epoch) / tick), [&state](Wheel::Waiting& due) {
+            state->came_due(static_cast<State::Target&>(due).shared_from_this());
+        });
+        if (!state->orders.empty()) state->engine->look(std::exchange(state->orders, {}));
+        const auto next_tick = state->wheel.next_event();
+        const auto next =
+            next_tick == Wheel::never ? SteadyTime::max() : state->epoch + tick * static_cast<std::int64_t>(next_tick);
         if (next < state->sleeping_until) {
             state->sleeping_until = next;
             state->group.spawn(State::sleep_towards(state, next));
@@ -220,5 +344,7 @@ asio::awaitable<void> Prober::run(Context ctx) {
 Prober::Counts Prober::counts() const {
     return {state_->watched.size(), state_->targets.size(), state_->looking, state_->looks, state_->late, state_->local_errors};
 }
+
+const Engine* Prober::engine() const { return state_->engine.get(); }
 
 } // namespace orrery::health

@@ -1,7 +1,9 @@
 #pragma once
 
 #include "core/task.h"
+#include "health/engine.h"
 #include "health/probe.h"
+#include "health/schedule.h"
 #include "health/verdict.h"
 
 #include <functional>
@@ -18,17 +20,24 @@ struct Watching {
     Duration timeout = std::chrono::seconds(5); ///< of a whole look; at most the interval counts
     Thresholds thresholds;
     Standing remembered = Standing::unknown; ///< what stood before a restart: kept, as stale, until there is evidence
+    Duration fast{};                         ///< the interval while results point to a change; 0: as usual
+    Duration slow{};                         ///< the interval once it has been down for `slow_after`; 0: as usual
+    Duration slow_after = std::chrono::minutes(10);
 };
 
 /// Looks at many targets at their times and says what it amounts to. Each has a phase of its own in the interval that is the same
 /// after every restart, and a little jitter; the same look wanted by several is made once; one target is never looked at twice at
-/// once, and a look that comes due while the last still runs, or while all places are taken, is left out and counted, not queued.
-/// Loop thread only.
+/// once. A look that finds all places taken, or its host's, waits for up to half an interval; one that cannot be begun by then, or
+/// whose predecessor still runs, is left out and counted. Probes that have a plan are looked at by the engine, on its own threads;
+/// the others are coroutines here. Loop thread only.
 class Prober {
 public:
     struct Options {
-        std::size_t at_once = 512;
+        std::size_t at_once = 512;              ///< looks that are coroutines
+        std::size_t connections_at_once = 4096; ///< looks of the engine
+        std::size_t at_once_per_host = 64;
         int jitter_percent = 5;
+        std::shared_ptr<Engine> engine; ///< null: one of its own, with one thread, made when it is first needed
     };
     /// Called after each look at `key`. `changed`: the standing is another now.
     using OnResult = std::function<void(const std::string& key, const Verdict& verdict, const Observation& seen, bool changed)>;
@@ -43,6 +52,8 @@ public:
     void clear();
     /// Null where it is not looked at.
     const Verdict* verdict(std::string_view key) const;
+    /// The soonest that the verdict could change by looks alone (reference for TTLs); nothing where it is not looked at.
+    Duration until_change(std::string_view key) const;
 
     /// Works until it is cancelled.
     asio::awaitable<void> run(Context ctx);
@@ -52,6 +63,8 @@ public:
         std::uint64_t looks = 0, late = 0, local_errors = 0;
     };
     Counts counts() const;
+    /// Null until something was looked at by it.
+    const Engine* engine() const;
 
 private:
     struct State;

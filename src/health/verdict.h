@@ -35,6 +35,8 @@ public:
     /// Results that are missing until it could change, if all went against it: for TTLs and for intervals in transition.
     int until_change() const;
     bool in_transition() const { return is_up() ? failures_ > 0 : successes_ > 0; }
+    int failures() const { return failures_; }   ///< while up: bad results that are not forgiven yet
+    int successes() const { return successes_; } ///< in a row, towards the next change
     void set_thresholds(Thresholds thresholds) { thresholds_ = thresholds; }
 
 private:

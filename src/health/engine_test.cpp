@@ -1,0 +1,387 @@
+#include "core/testing.h"
+#include "health/probe.h"
+#include "net/http_server.h"
+#include "net/tls_testing.h"
+
+#include <boost/asio/ip/tcp.hpp>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+
+namespace orrery::health {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+namespace {
+
+/// Accepts on a thread of its own and treats each connection as a test says: any fault a peer may have.
+class Peer {
+public:
+    using Treat = std::function<void(int fd, int nth)>;
+    explicit Peer(Treat treat) : treat_(std::move(treat)) {
+        listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t size = sizeof address;
+        if (::bind(listener_, reinterpret_cast<sockaddr*>(&address), size) != 0 || ::listen(listener_, 64) != 0) std::abort();
+        ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
+        port_ = ntohs(address.sin_port);
+        thread_ = std::thread([this] {
+            for (;;) {
+                const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+                if (fd < 0) return;
+                treat_(fd, accepted++);
+                ::close(fd);
+            }
+        });
+    }
+    ~Peer() {
+        ::shutdown(listener_, SHUT_RDWR);
+        thread_.join();
+        ::close(listener_);
+    }
+    std::uint16_t port() const { return port_; }
+    std::string url(std::string_view path = "/") const { return fmt::format("http://127.0.0.1:{}{}", port_, path); }
+    std::atomic<int> accepted{0};
+
+private:
+    Treat treat_;
+    int listener_ = -1;
+    std::uint16_t port_ = 0;
+    std::thread thread_;
+};
+
+void say(int fd, std::string_view text) { std::ignore = ::send(fd, text.data(), text.size(), MSG_NOSIGNAL); }
+/// Reads to the end of a request's head; false where the peer has gone.
+bool hear(int fd) {
+    std::string got;
+    char c = 0;
+    while (got.find("\r\n\r\n") == std::string::npos) {
+        if (::recv(fd, &c, 1, 0) != 1) return false;
+        got += c;
+    }
+    return true;
+}
+/// Until the other side has closed.
+void wait_for_end(int fd) {
+    char buffer[4096];
+    while (::recv(fd, buffer, sizeof buffer, 0) > 0) {
+    }
+}
+
+asio::awaitable<Observation> look_with(Engine& engine, ProbePtr probe, Duration time = 10s) {
+    co_return co_await look_once(engine, probe, Context::make("test").with_timeout(time));
+}
+
+ProbePtr http(std::string url, HttpLook more = {}) {
+    more.url = std::move(url);
+    auto made = http_probe(std::move(more), nullptr);
+    EXPECT_TRUE(made.ok());
+    return *made;
+}
+
+/// Several looks at one spot, one after the other, with what the engine keeps between them.
+class Repeated {
+public:
+    Repeated(asio::any_io_executor executor, Engine& engine, ProbePtr probe)
+        : engine_(engine),
+          came_(executor),
+          inbox_(engine.inbox(executor,
+                              [this](std::vector<Engine::Done> done) {
+                                  for (auto& one : done) seen_.push_back(std::move(one));
+                                  came_.notify_all();
+                              })),
+          spot_(engine.add(probe->plan(), inbox_)) {}
+    ~Repeated() { engine_.remove(spot_); }
+    asio::awaitable<Observation> look(Duration time = 10s) {
+        std::vector<Engine::Order> orders;
+        orders.push_back({spot_, real_clock().steady() + time, ++tag_});
+        engine_.look(std::move(orders));
+        while (seen_.empty() || seen_.back().tag != tag_)
+            std::ignore = co_await came_.wait(Context::background().with_timeout(20s));
+        co_return seen_.back().seen;
+    }
+
+private:
+    Engine& engine_;
+    Notifier came_;
+    std::vector<Engine::Done> seen_;
+    Engine::InboxPtr inbox_;
+    Engine::SpotPtr spot_;
+    std::uint64_t tag_ = 0;
+};
+
+} // namespace
+
+CO_TEST(Engine, TellsEachFaultOfAnHttpPeerByItsName) {
+    Engine engine;
+    struct Case {
+        std::string_view answer;
+        Outcome outcome;
+        std::string_view words;
+    };
+    const std::vector<Case> cases{
+        {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", Outcome::ok, "200 OK Output: ok"},
+        {"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nok", Outcome::protocol, "closed within the body"},
+        {"HTTP/1.1 200 OK\r\nConte", Outcome::protocol, "closed within the head"},
+        {"", Outcome::protocol, "closed without an answer"},
+        {"\x16\x03\x01 garbage", Outcome::protocol, "no HTTP answer"},
+        {"220 mail.example.org ESMTP\r\n", Outcome::protocol, "no HTTP answer"},
+        {"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", Outcome::bad_status, "503 Busy"},
+        {"HTTP/1.1 200 OK\r\n\r\nno length, ends by closing", Outcome::ok, "ends by closing"},
+    };
+    for (const auto& one : cases) {
+        Peer peer([&](int fd, int) {
+            hear(fd);
+            say(fd, one.answer);
+            ::shutdown(fd, SHUT_WR);
+            wait_for_end(fd);
+        });
+        const auto seen = co_await look_with(engine, http(peer.url()));
+        EXPECT_EQ(seen.outcome, one.outcome) << seen.text;
+        EXPECT_THAT(seen.text, HasSubstr(one.words));
+        EXPECT_GT(seen.connect.count(), 0);
+        EXPECT_GE(seen.total, seen.first_byte);
+    }
+    Peer huge([](int fd, int) {
+        hear(fd);
+        say(fd, "HTTP/1.1 200 OK\r\nX: ");
+        const std::string much(1 << 20, 'x');
+        say(fd, much);
+        wait_for_end(fd);
+    });
+    const auto seen = co_await look_with(engine, http(huge.url()));
+    EXPECT_EQ(seen.outcome, Outcome::protocol) << seen.text;
+    EXPECT_THAT(seen.text, HasSubstr("over 32 KiB"));
+    EXPECT_EQ(engine.counts().looking, 0U);
+}
+
+CO_TEST(Engine, TheDeadlineIsThatOfTheWholeLook) {
+    Engine engine;
+    // Each byte comes in time; the answer does not.
+    std::atomic<bool> over{false};
+    Peer slow([&](int fd, int) {
+        hear(fd);
+        say(fd, "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n");
+        while (!over && ::send(fd, "x", 1, MSG_NOSIGNAL) == 1) std::this_thread::sleep_for(5ms);
+    });
+    auto seen = co_await look_with(engine, http(slow.url()), 150ms);
+    EXPECT_EQ(seen.outcome, Outcome::timeout_read) << seen.text;
+    over = true;
+    Peer mute([](int fd, int) { wait_for_end(fd); });
+    seen = co_await look_with(engine, http(mute.url()), 50ms);
+    EXPECT_EQ(seen.outcome, Outcome::timeout_read) << seen.text;
+    auto secure = http_probe({.url = fmt::format("https://127.0.0.1:{}/", mute.port())}, nullptr);
+    seen = co_await look_with(engine, *secure, 50ms);
+    EXPECT_EQ(seen.outcome, Outcome::timeout_connect) << seen.text;
+    EXPECT_THAT(seen.text, HasSubstr("no handshake in time"));
+    EXPECT_EQ(engine.counts().kept, 0U);
+}
+
+CO_TEST(Engine, SendsAndExpectsOverTcp) {
+    Engine engine;
+    Peer echo([](int fd, int) {
+        say(fd, "220 hello\r\n");
+        char buffer[256];
+        if (const auto count = ::recv(fd, buffer, sizeof buffer, 0); count > 0)
+            say(fd, std::string_view(buffer, static_cast<std::size_t>(count)));
+        wait_for_end(fd);
+    });
+    const auto look_for = [&](std::string send, std::string text, std::string expression) {
+        return tcp_probe({"127.0.0.1", echo.port(), std::move(send), *Pattern::make(std::move(text), std::move(expression))});
+    };
+    auto seen = co_await look_with(engine, look_for("", "220 ", ""));
+    EXPECT_EQ(seen.outcome, Outcome::ok) << seen.text;
+    seen = co_await look_with(engine, look_for("PING\r\n", "", "^220 .*PING"));
+    EXPECT_EQ(seen.outcome, Outcome::ok) << seen.text;
+    seen = co_await look_with(engine, look_for("", "500", ""), 60ms);
+    EXPECT_EQ(seen.outcome, Outcome::timeout_read) << seen.text;
+    Peer rude([](int fd, int) { say(fd, "554 go away\r\n"); });
+    seen = co_await look_with(engine, tcp_probe({"127.0.0.1", rude.port(), "", *Pattern::make("220", "")}));
+    EXPECT_EQ(seen.outcome, Outcome::bad_body) << seen.text;
+    EXPECT_THAT(seen.text, HasSubstr("554 go away"));
+    Peer endless([](int fd, int) {
+        const std::string much(1 << 16, 'x');
+        say(fd, much);
+        wait_for_end(fd);
+    });
+    seen = co_await look_with(engine, tcp_probe({"127.0.0.1", endless.port(), "", *Pattern::make("y", "")}));
+    EXPECT_EQ(seen.outcome, Outcome::bad_body) << seen.text;
+    EXPECT_THAT(seen.text, HasSubstr("first 4 KiB"));
+    EXPECT_FALSE(Pattern::make("", "(").ok());
+}
+
+CO_TEST(Engine, KeepsConnectionsAndMakesNewOnesAllTheSame) {
+    Engine engine({.fresh_every = 4});
+    Peer server([](int fd, int) {
+        while (hear(fd)) say(fd, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    });
+    Repeated looks(loop.get_executor(), engine, http(server.url()));
+    for (int i = 0; i < 8; ++i) {
+        const auto seen = co_await looks.look();
+        EXPECT_EQ(seen.outcome, Outcome::ok) << seen.text;
+        EXPECT_EQ(seen.text.empty(), i > 0) << "words are told once";
+    }
+    EXPECT_EQ(server.accepted, 2);
+    EXPECT_EQ(engine.counts().reused, 6U);
+}
+
+CO_TEST(Engine, AKeptConnectionThatWasClosedIsNoEvidence) {
+    Engine engine;
+    // Says it keeps the connection, then closes it: once at rest, once as the request comes.
+    Peer server([](int fd, int nth) {
+        if (!hear(fd)) return;
+        say(fd, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        if (nth == 1) hear(fd);
+    });
+    Repeated looks(loop.get_executor(), engine, http(server.url()));
+    for (int i = 0; i < 4; ++i) {
+        const auto seen = co_await looks.look();
+        EXPECT_EQ(seen.outcome, Outcome::ok) << seen.text;
+    }
+}
+
+CO_TEST(Engine, WithoutFilesItSaysSoAndBlamesNobody) {
+    Engine engine;
+    Peer server([](int fd, int) {
+        while (hear(fd)) say(fd, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    });
+    auto first = co_await look_with(engine, tcp_probe({"127.0.0.1", server.port()}));
+    EXPECT_EQ(first.outcome, Outcome::ok);
+    rlimit before{};
+    ::getrlimit(RLIMIT_NOFILE, &before);
+    const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &none);
+    auto seen = co_await look_with(engine, http(server.url())); // the socket kept from the first look is given up for it, in vain
+    ::setrlimit(RLIMIT_NOFILE, &before);
+    EXPECT_EQ(seen.outcome, Outcome::local_error) << seen.text;
+    EXPECT_FALSE(is_evidence(seen.outcome));
+    EXPECT_THAT(seen.text, HasSubstr("too many open files"));
+    seen = co_await look_with(engine, http(server.url()));
+    EXPECT_EQ(seen.outcome, Outcome::ok) << seen.text;
+}
+
+CO_TEST(Engine, JudgesCertificatesAndResumesSessions) {
+    testing::TemporaryFolder folder;
+    net::peers::TestAuthority authority(folder.path());
+    const auto serve = [&](const net::peers::TestAuthority::Files& files) {
+        auto tls = net::tls_server({.certificate = files.certificate, .key = files.key});
+        EXPECT_TRUE(tls.ok());
+        auto server = std::make_unique<net::HttpServer>(
+            loop.get_executor(), net::HttpServer::Options{.tls = *tls},
+            [](Context ctx, net::Request&, net::BodyReader&, net::ResponseWriter& out) -> Task<Unit> {
+                co_return co_await out.send(ctx, net::Response{200, {}, "fine"});
+            });
+        EXPECT_TRUE(server->start().ok());
+        return server;
+    };
+    const auto good = serve(authority.sign("good", "IP:127.0.0.1,DNS:localhost", 40 * 24 * 3600));
+    const auto old = serve(authority.sign("old", "IP:127.0.0.1", -60));
+    const auto other = serve(authority.sign("other", "DNS:elsewhere.example"));
+    auto trust = *net::tls_client({.ca = authority.file()});
+    Engine engine;
+    const auto https = [&](const net::HttpServer& server, HttpLook more = {}) {
+        more.url = fmt::format("https://127.0.0.1:{}/", server.port());
+        return *http_probe(std::move(more), trust);
+    };
+    auto seen = co_await look_with(engine, https(*good));
+    EXPECT_EQ(seen.outcome, Outcome::ok) << seen.text;
+    EXPECT_GT(seen.tls.count(), 0);
+    seen = co_await look_with(engine, https(*old));
+    EXPECT_EQ(seen.outcome, Outcome::tls_expired) << seen.text;
+    seen = co_await look_with(engine, https(*other));
+    EXPECT_EQ(seen.outcome, Outcome::tls_error) << seen.text;
+    EXPECT_THAT(seen.text, HasSubstr("mismatch"));
+    seen = co_await look_with(engine, https(*other, {.verify = false}));
+    EXPECT_EQ(seen.outcome, Outcome::ok) << seen.text;
+    auto distrust = http_probe({.url = fmt::format("https://127.0.0.1:{}/", good->port())}, nullptr);
+    seen = co_await look_with(engine, *distrust);
+    EXPECT_EQ(seen.outcome, Outcome::tls_error) << seen.text;
+
+    const auto tls_look = [&](const net::HttpServer& server, Duration left, bool verify = true) {
+        return tls_probe({.host = "127.0.0.1", .port = server.port(), .verify = verify, .least_left = left}, trust);
+    };
+    seen = co_await look_with(engine, tls_look(*good, 24h * 30));
+    EXPECT_EQ(seen.outcome, Outcome::ok) << seen.text;
+    EXPECT_THAT(seen.text, HasSubstr("39 days"));
+    seen = co_await look_with(engine, tls_look(*good, 24h * 60));
+    EXPECT_EQ(seen.outcome, Outcome::warning) << seen.text;
+    seen = co_await look_with(engine, tls_look(*old, 0h, false));
+    EXPECT_EQ(seen.outcome, Outcome::tls_expired) << seen.text;
+
+    Repeated looks(loop.get_executor(), engine, https(*good, {.reuse = false}));
+    const auto before = engine.counts();
+    for (int i = 0; i < 5; ++i) {
+        seen = co_await looks.look();
+        EXPECT_EQ(seen.outcome, Outcome::ok) << seen.text;
+    }
+    EXPECT_EQ(engine.counts().resumed - before.resumed, 4U);
+    Repeated kept(loop.get_executor(), engine, https(*good));
+    const auto handshakes = engine.counts().handshakes;
+    for (int i = 0; i < 5; ++i) {
+        seen = co_await kept.look();
+        EXPECT_EQ(seen.outcome, Outcome::ok) << seen.text;
+    }
+    EXPECT_EQ(engine.counts().handshakes - handshakes, 1U);
+    co_await good->stop(0s);
+    co_await old->stop(0s);
+    co_await other->stop(0s);
+}
+
+CO_TEST(Engine, MakesNoMoreHandshakesAtATimeThanItMay) {
+    testing::TemporaryFolder folder;
+    net::peers::TestAuthority authority(folder.path());
+    const auto files = authority.sign("one", "IP:127.0.0.1");
+    Engine engine({.handshakes_at_once = 2});
+    net::HttpServer server(loop.get_executor(), {.tls = *net::tls_server({.certificate = files.certificate, .key = files.key})},
+                           [](Context ctx, net::Request&, net::BodyReader&, net::ResponseWriter& out) -> Task<Unit> {
+                               co_return co_await out.send(ctx, net::Response{200, {}, "fine"});
+                           });
+    CO_ASSERT_OK(server.start());
+    auto trust = *net::tls_client({.ca = authority.file()});
+    std::vector<Observation> seen;
+    TaskGroup group(loop.get_executor());
+    const auto one = [](Engine& engine_, ProbePtr probe, std::vector<Observation>& into, Duration time) -> asio::awaitable<void> {
+        into.push_back(co_await look_with(engine_, probe, time));
+    };
+    for (int i = 0; i < 20; ++i)
+        group.spawn(one(engine, *http_probe({.url = fmt::format("https://127.0.0.1:{}/{}", server.port(), i)}, trust), seen, 10s));
+    co_await group.join();
+    EXPECT_EQ(seen.size(), 20U);
+    for (const auto& each : seen) EXPECT_EQ(each.outcome, Outcome::ok) << each.text;
+    // Those that take the connection and never shake hands hold all places until their deadline; what waited behind them was not
+    // looked at, and nobody is blamed for it.
+    Peer mute([](int fd, int) { wait_for_end(fd); });
+    seen.clear();
+    for (int i = 0; i < 3; ++i)
+        group.spawn(one(engine, *http_probe({.url = fmt::format("https://127.0.0.1:{}/{}", mute.port(), i)}, trust), seen,
+                        i < 2 ? 600ms : 200ms));
+    co_await group.join();
+    int unlooked = 0;
+    for (const auto& each : seen) unlooked += each.outcome == Outcome::local_error ? 1 : 0;
+    EXPECT_EQ(unlooked, 1);
+    co_await group.stop();
+    co_await server.stop(0s);
+}
+
+CO_TEST(Engine, EndsWithLooksUnderWay) {
+    Peer mute([](int fd, int) { wait_for_end(fd); });
+    auto engine = std::make_unique<Engine>(Engine::Options{.threads = 2});
+    auto inbox = engine->inbox(loop.get_executor(), [](std::vector<Engine::Done>) {});
+    std::vector<Engine::Order> orders;
+    for (std::uint64_t i = 0; i < 10; ++i)
+        orders.push_back({engine->add(http(mute.url(fmt::format("/{}", i)))->plan(), inbox), real_clock().steady() + 1h, i});
+    engine->look(std::move(orders));
+    engine.reset();
+    co_return;
+}
+
+} // namespace orrery::health

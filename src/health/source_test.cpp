@@ -1,0 +1,142 @@
+#include "core/testing.h"
+#include "health/regional.h"
+#include "health/source.h"
+
+#include <boost/asio/post.hpp>
+#include <gmock/gmock.h>
+
+namespace orrery::health {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+namespace {
+
+class FakeSource final : public StatusSource {
+public:
+    explicit FakeSource(asio::any_io_executor executor) : executor_(std::move(executor)) {}
+    std::string name() const override { return "fake"; }
+    Task<std::map<std::string, Reading>> read(Context, std::vector<std::string> ids) override {
+        asked.push_back(ids);
+        co_await asio::post(executor_, asio::use_awaitable);
+        if (away) co_return Error{Code::unavailable, "no connection"};
+        std::map<std::string, Reading> out;
+        for (const auto& id : ids)
+            if (id != "gone") out[id] = {.outcome = Outcome::ok, .text = "ONLINE", .share = 0.5};
+        co_return out;
+    }
+    std::vector<std::vector<std::string>> asked;
+    bool away = false;
+
+private:
+    asio::any_io_executor executor_;
+};
+
+} // namespace
+
+CO_TEST(Source, IsAskedOnceForMany) {
+    VirtualClock clock;
+    auto source = std::make_shared<FakeSource>(loop.get_executor());
+    auto reader = std::make_shared<SourceReader>(loop.get_executor(), source, clock);
+    std::vector<std::string> seen;
+    TaskGroup group(loop.get_executor());
+    const auto one = [](ProbePtr probe, std::vector<std::string>& into) -> asio::awaitable<void> {
+        auto found = co_await probe->look(Context::make("test").with_timeout(10s));
+        into.push_back(std::string(name_of(found.outcome)) + " " + found.text);
+    };
+    for (const auto* id : {"a", "b", "c", "gone"}) group.spawn(one(source_probe(reader, id), seen));
+    co_await group.join();
+    EXPECT_EQ(seen.size(), 4U);
+    EXPECT_THAT(seen, ::testing::Contains("local_error fake gone: it is not known there"));
+    EXPECT_THAT(seen, ::testing::Contains("ok fake b: ONLINE"));
+    EXPECT_LE(source->asked.size(), 2U); // the first alone, the rest together
+    EXPECT_EQ(reader->last("a")->share, 0.5);
+    const auto calls = source->asked.size();
+    co_await one(source_probe(reader, "a"), seen);
+    EXPECT_EQ(source->asked.size(), calls); // fresh enough
+    clock.advance(10s);
+    source->away = true;
+    co_await one(source_probe(reader, "a"), seen);
+    EXPECT_EQ(seen.back(), "local_error fake a: no connection"); // it cannot be asked: never down
+    EXPECT_TRUE(reader->last("a").has_value());
+    co_await reader->stop();
+}
+
+CO_TEST(Push, IsGoodForAsLongAsItWasSaid) {
+    VirtualClock clock;
+    PushBoard board(clock);
+    const auto probe = push_probe(board, "batch");
+    auto seen = co_await probe->look(Context::background());
+    EXPECT_EQ(seen.outcome, Outcome::local_error);
+    board.told("batch", Outcome::ok, "ran at noon", 60s);
+    clock.advance(60s);
+    seen = co_await probe->look(Context::background());
+    EXPECT_EQ(seen.outcome, Outcome::ok);
+    clock.advance(1s);
+    seen = co_await probe->look(Context::background());
+    EXPECT_EQ(seen.outcome, Outcome::failed);
+    EXPECT_EQ(seen.text, "no word within 1m");
+}
+
+TEST(Calculated, FollowsFromItsParts) {
+    using enum Standing;
+    struct Case {
+        Formula formula;
+        std::vector<Standing> parts;
+        Outcome outcome;
+    };
+    const std::vector<Case> cases{
+        {{Formula::Kind::all}, {up, up}, Outcome::ok},
+        {{Formula::Kind::all}, {up, down}, Outcome::failed},
+        {{Formula::Kind::all}, {up, unknown}, Outcome::local_error},
+        {{Formula::Kind::all}, {down, unknown}, Outcome::failed}, // whatever the unknown one is
+        {{Formula::Kind::all}, {up, degraded}, Outcome::warning},
+        {{Formula::Kind::any}, {down, up}, Outcome::ok},
+        {{Formula::Kind::any}, {down, unknown}, Outcome::local_error},
+        {{Formula::Kind::any}, {down, down}, Outcome::failed},
+        {{Formula::Kind::at_least, 2}, {up, up, down, unknown}, Outcome::ok},
+        {{Formula::Kind::at_least, 3}, {up, up, down, unknown}, Outcome::local_error},
+        {{Formula::Kind::at_least, 3}, {up, degraded, degraded, down}, Outcome::warning},
+        {{Formula::Kind::at_least, 4}, {up, up, down, unknown}, Outcome::failed},
+        {{Formula::Kind::none}, {down, down}, Outcome::ok},
+        {{Formula::Kind::none}, {down, degraded}, Outcome::failed},
+        {{Formula::Kind::none}, {down, unknown}, Outcome::local_error},
+        {{Formula::Kind::all}, {}, Outcome::local_error},
+    };
+    for (const auto& one : cases) {
+        const auto seen = calculate(one.formula, one.parts);
+        EXPECT_EQ(seen.outcome, one.outcome) << seen.text;
+    }
+}
+
+TEST(Regional, BalancersAreJudgedByTheTable) {
+    using Operating = BalancerState::Operating;
+    const auto of = [](Operating operating, std::vector<Operating> members = {}, int need = 1) {
+        BalancerState state{.operating = operating};
+        for (const auto member : members) state.members.push_back({member, true});
+        return judge(state, need);
+    };
+    EXPECT_EQ(of(Operating::online).outcome, Outcome::ok);
+    EXPECT_EQ(of(Operating::degraded, {Operating::online, Operating::error}).outcome, Outcome::warning);
+    EXPECT_EQ(of(Operating::degraded, {Operating::online, Operating::error}).share, 0.5);
+    EXPECT_EQ(of(Operating::degraded, {Operating::online, Operating::error}, 2).outcome, Outcome::failed);
+    EXPECT_EQ(of(Operating::degraded, {Operating::error}).outcome, Outcome::failed);
+    EXPECT_EQ(of(Operating::error).outcome, Outcome::failed);
+    EXPECT_EQ(of(Operating::offline).outcome, Outcome::failed);
+    EXPECT_EQ(of(Operating::no_monitor).outcome, Outcome::local_error); // then the address itself is looked at
+    EXPECT_TRUE(of(Operating::online, {Operating::draining, Operating::draining}).drains);
+    EXPECT_FALSE(of(Operating::online, {Operating::draining, Operating::online}).drains);
+    EXPECT_TRUE(of(Operating::draining).drains);
+    EXPECT_EQ(judge({.operating = Operating::online, .exists = false}, 1).outcome, Outcome::failed);
+    EXPECT_EQ(judge({.operating = Operating::online, .goes_away = true}, 1).outcome, Outcome::failed);
+    EXPECT_EQ(judge({.operating = Operating::online, .changes = true}, 1).outcome, Outcome::ok); // it may be serving all the same
+    // A member behind a listener that is switched off serves nobody.
+    BalancerState behind{.operating = Operating::degraded};
+    behind.members = {{Operating::online, false}, {Operating::error, true}};
+    EXPECT_EQ(judge(behind, 1).outcome, Outcome::failed);
+    EXPECT_EQ(operating_from("NO_MONITOR"), Operating::no_monitor);
+    EXPECT_EQ(operating_from("SOMETHING_NEW"), Operating::no_monitor);
+}
+
+} // namespace orrery::health

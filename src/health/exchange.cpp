@@ -126,6 +126,7 @@ void Worker::start_waiting_handshakes() {
 void Worker::write(Look& look) {
     auto& connection = *look.connection;
     const auto& plan = *look.spot->plan;
+    const bool resumed = look.phase == Look::Phase::writing; // the event that woke us may have told of an answer, too
     look.phase = Look::Phase::writing;
     while (look.written < plan.request.size()) {
         const auto rest = std::string_view(plan.request).substr(look.written);
@@ -165,7 +166,7 @@ void Worker::write(Look& look) {
     }
     if (!connection.registered)
         watch(connection, EPOLLIN | EPOLLRDHUP | EPOLLET); // tells of what is there already, too
-    else if (connection.ssl || plan.kind == Plan::Kind::tcp)
+    else if (resumed || connection.ssl || plan.kind == Plan::Kind::tcp)
         read(look, true); // what came before is told by no further event
 }
 

@@ -4,6 +4,9 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -13,6 +16,7 @@
 namespace orrery::health {
 
 using namespace std::chrono_literals;
+using ::testing::HasSubstr;
 
 namespace {
 
@@ -126,6 +130,34 @@ CO_TEST(IcmpProbe, HearsTheEchoOrSaysWhatItLacks) {
             EXPECT_EQ(seen.outcome, Outcome::ok) << seen.text;
         }
     }
+}
+
+CO_TEST(GrpcProbe, AsksTheHealthService) {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::ServerBuilder builder;
+    grpc::CallbackGenericService others; // a server without any service of its own does not start
+    builder.RegisterCallbackGenericService(&others);
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    auto server = builder.BuildAndStart();
+    CO_ASSERT(server != nullptr);
+    const auto at = static_cast<std::uint16_t>(port);
+    auto seen = co_await look_at(grpc_probe({.host = "127.0.0.1", .port = at}));
+    EXPECT_EQ(seen.outcome, Outcome::ok) << seen.text;
+    seen = co_await look_at(grpc_probe({.host = "127.0.0.1", .port = at, .service = "nobody.knows"}));
+    EXPECT_EQ(seen.outcome, Outcome::failed) << seen.text;
+    server->GetHealthCheckService()->SetServingStatus("shop", false);
+    const auto shop = grpc_probe({.host = "127.0.0.1", .port = at, .service = "shop"});
+    seen = co_await look_at(shop);
+    EXPECT_EQ(seen.outcome, Outcome::failed) << seen.text;
+    EXPECT_THAT(seen.text, HasSubstr("NOT_SERVING"));
+    server->GetHealthCheckService()->SetServingStatus("shop", true);
+    seen = co_await look_at(shop);
+    EXPECT_EQ(seen.outcome, Outcome::ok) << seen.text;
+    server->Shutdown();
+    server.reset();
+    seen = co_await look_at(shop);
+    EXPECT_THAT(seen.outcome, ::testing::AnyOf(Outcome::refused, Outcome::unreachable)) << seen.text;
 }
 
 TEST(GrpcHealth, ReadsTheStatusAndNothingElse) {

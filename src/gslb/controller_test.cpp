@@ -1,0 +1,244 @@
+#include "catalog/kinds.h"
+#include "core/testing.h"
+#include "core/text.h"
+#include "gslb/controller.h"
+#include "gslb/fake_ports.h"
+#include "gslb/kinds.h"
+#include "gslb/read.h"
+#include "resource/testing.h"
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace orrery::gslb {
+
+namespace {
+
+using namespace std::chrono_literals;
+using resource::testing::an_object;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const Context carla = Context::make("carla");
+
+std::vector<resource::Kind> all_kinds() {
+    std::vector<resource::Kind> out;
+    out.push_back(catalog::service_kind());
+    out.push_back(catalog::instance_kind());
+    out.push_back(load_balancer_kind());
+    out.push_back(pool_kind());
+    out.push_back(member_kind());
+    out.push_back(monitor_kind());
+    out.push_back(decision_kind());
+    return out;
+}
+
+/// A server with a controller, on a store that may outlive it.
+struct Plant {
+    explicit Plant(asio::io_context& loop,
+                   std::shared_ptr<store::MemoryStore::Shared> shared = std::make_shared<store::MemoryStore::Shared>())
+        : house(loop.get_executor(), std::move(shared), all_kinds()),
+          leadership(loop.get_executor(), house.store, {.server = "a", .alone = true, .clock = &house.clock}),
+          controller(loop.get_executor(), *house.resources, leadership, house.clock, watcher, &sink, {.server = "a"}),
+          group(loop.get_executor()) {
+        group.spawn(leadership.run(carla));
+        group.spawn(controller.run(carla));
+    }
+    Task<resource::Outcome> put(std::string_view kind, std::string name, std::string yaml,
+                                std::map<std::string, std::string> labels = {}) {
+        const auto& of = house.kind(kind);
+        auto documents = parse_yaml(yaml);
+        auto object =
+            resource::read_object(of, name, json::object{{"kind", of.name()}, {"name", name}, {"spec", documents->at(0).value}});
+        if (!object.ok()) co_return std::move(object).error();
+        object->labels = std::move(labels);
+        if (house.resources->exists(of, name)) co_return co_await house.resources->replace(carla, of, std::move(*object), {});
+        co_return co_await house.resources->create(carla, of, std::move(*object), {});
+    }
+    /// Until nothing moves any more.
+    asio::awaitable<void> settle(Duration time = 20ms) {
+        for (int round = 0; round < 10; ++round) {
+            house.clock.advance(time / 10);
+            for (int i = 0; i < 30; ++i) co_await asio::post(co_await asio::this_coro::executor, asio::use_awaitable);
+        }
+    }
+    json::object status(std::string_view kind, std::string_view name) {
+        return house.resources->get(house.kind(kind), name)->status;
+    }
+    std::vector<json::object> decisions(std::string_view name) {
+        resource::ListQuery query;
+        query.fields = {{"loadbalancer", std::string(name)}};
+        std::vector<json::object> out;
+        const auto page = house.resources->list(house.kind("decisions"), query);
+        for (const auto& record : page->records) out.push_back(resource::from_stored(*record)->spec);
+        return out;
+    }
+
+    resource::testing::House house;
+    store::Leadership leadership;
+    FakeWatcher watcher;
+    FakeSink sink;
+    Controller controller;
+    TaskGroup group;
+};
+
+Task<Unit> furnish(Plant& plant) {
+    CO_TRY(std::ignore, co_await plant.put("nodes", "n1", "address: 192.0.2.21", {{"site", "fra"}, {"rack", "r7"}}));
+    CO_TRY(std::ignore, co_await plant.put("instances", "web-n1", "{service: web, node: n1, port: 8080}"));
+    CO_TRY(std::ignore, co_await plant.put("monitors", "web", "{kind: tcp, interval: 2s, timeout: 1s}"));
+    CO_TRY(std::ignore, co_await plant.put("pools", "eu", "{site: ams, monitors: [web]}"));
+    CO_TRY(std::ignore, co_await plant.put("pools", "us", "{site: nyc, monitors: [web]}"));
+    CO_TRY(std::ignore, co_await plant.put("members", "eu-1", "{pool: eu, addresses: [192.0.2.1]}"));
+    CO_TRY(std::ignore, co_await plant.put("members", "eu-2", "{pool: eu, addresses: [192.0.2.2]}"));
+    CO_TRY(std::ignore, co_await plant.put("members", "us-1", "{pool: us, instance: web-n1}"));
+    CO_TRY(std::ignore, co_await plant.put("loadbalancers", "www", "{fqdn: www.gslb.test, pools: [{pool: eu}, {pool: us}]}"));
+    co_return Unit{};
+}
+
+} // namespace
+
+CO_TEST(GslbController, NamesAnswerAsTheirMembersAre) {
+    Plant plant(loop);
+    CO_ASSERT_OK(co_await furnish(plant));
+    co_await plant.settle();
+    EXPECT_THAT(plant.sink.addresses("www.gslb.test"), ElementsAre("192.0.2.1", "192.0.2.2"));
+    EXPECT_EQ(plant.watcher.watched.at("us-1").addresses.texts(), std::vector<std::string>{"192.0.2.21"});
+    EXPECT_EQ(plant.watcher.watched.at("us-1").port, 8080);
+    EXPECT_EQ(plant.controller.engine().member("us-1")->site, "fra");
+    EXPECT_EQ(plant.controller.engine().member("us-1")->rack, "r7");
+    plant.watcher.say("eu-1", Health::down, "web: refused");
+    co_await plant.settle();
+    EXPECT_THAT(plant.sink.addresses("www.gslb.test"), ElementsAre("192.0.2.2"));
+    plant.watcher.say("eu-2", Health::down, "web: refused");
+    co_await plant.settle();
+    EXPECT_THAT(plant.sink.addresses("www.gslb.test"), ElementsAre("192.0.2.21"));
+    auto status = plant.status("loadbalancers", "www");
+    EXPECT_EQ(text_at(status, "state"), "failover");
+    EXPECT_EQ(text_at(status, "pool"), "us");
+    EXPECT_THAT(texts_at(status, "because"), Contains("pool eu is not usable: 0 of 2 healthy, needs 1"));
+    EXPECT_EQ(text_at(object_at(status, "failover_time"), "detection"), "7s");
+    EXPECT_EQ(text_at(plant.status("pools", "eu"), "state"), "unusable");
+    EXPECT_EQ(text_at(plant.status("members", "eu-1"), "state"), "down");
+    EXPECT_EQ(text_at(plant.status("members", "eu-1"), "verdict"), "down");
+    const auto decisions = plant.decisions("www");
+    CO_ASSERT(decisions.size() >= 3);
+    EXPECT_EQ(text_at(decisions.back(), "cause"), "probe");
+    EXPECT_EQ(count_at(decisions.back(), "seq", 0), decisions.size());
+    co_await plant.group.stop();
+}
+
+CO_TEST(GslbController, ANodeThatMovesTakesItsMembersAlong) {
+    Plant plant(loop);
+    CO_ASSERT_OK(co_await furnish(plant));
+    CO_ASSERT_OK(co_await plant.put("loadbalancers", "us", "{fqdn: us.gslb.test, pools: [{pool: us}]}"));
+    co_await plant.settle();
+    CO_ASSERT_OK(co_await plant.put("nodes", "n1", "address: 192.0.2.99"));
+    co_await plant.settle();
+    EXPECT_THAT(plant.sink.addresses("us.gslb.test"), ElementsAre("192.0.2.99"));
+    CO_ASSERT_OK(co_await plant.put("nodes", "n1", "address: somewhere.example"));
+    co_await plant.settle();
+    EXPECT_THAT(plant.sink.addresses("us.gslb.test"), IsEmpty());
+    EXPECT_THAT(text_at(plant.status("members", "us-1"), "why"), HasSubstr("has no IP address but \"somewhere.example\""));
+    CO_ASSERT_OK(co_await plant.house.resources->remove(carla, plant.house.kind("loadbalancers"), "us", {}));
+    co_await plant.settle();
+    EXPECT_FALSE(plant.sink.names.contains("us.gslb.test"));
+    EXPECT_TRUE(plant.sink.names.contains("www.gslb.test"));
+    co_await plant.group.stop();
+}
+
+CO_TEST(GslbController, APersonsWordHoldsUntilItsTimeIsOver) {
+    Plant plant(loop);
+    CO_ASSERT_OK(co_await furnish(plant));
+    co_await plant.settle();
+    const auto until = to_rfc3339(plant.house.clock.wall() + 10min);
+    CO_ASSERT_OK(co_await plant.put("members", "eu-1",
+                                    "{pool: eu, addresses: [192.0.2.1], override: {state: drain, reason: upgrade, until: \"" +
+                                        until + "\"}}"));
+    co_await plant.settle();
+    EXPECT_THAT(plant.sink.addresses("www.gslb.test"), ElementsAre("192.0.2.2"));
+    EXPECT_EQ(text_at(plant.decisions("www").back(), "cause"), "admin");
+    EXPECT_EQ(text_at(plant.decisions("www").back(), "actor"), "carla");
+    EXPECT_EQ(text_at(plant.decisions("www").back(), "reason"), "upgrade");
+    co_await plant.settle(11min);
+    co_await plant.settle();
+    EXPECT_THAT(plant.sink.addresses("www.gslb.test"), ElementsAre("192.0.2.1", "192.0.2.2"));
+    EXPECT_EQ(text_at(plant.decisions("www").back(), "cause"), "time");
+    co_await plant.group.stop();
+}
+
+CO_TEST(GslbController, ARestartChangesNothing) {
+    auto shared = std::make_shared<store::MemoryStore::Shared>();
+    std::size_t decisions = 0;
+    {
+        Plant plant(loop, shared);
+        CO_ASSERT_OK(co_await furnish(plant));
+        co_await plant.settle();
+        for (const auto* member : {"eu-1", "eu-2", "us-1"}) plant.watcher.say(member, Health::up);
+        plant.watcher.say("eu-1", Health::down, "web: refused");
+        co_await plant.settle();
+        EXPECT_THAT(plant.sink.addresses("www.gslb.test"), ElementsAre("192.0.2.2"));
+        decisions = plant.decisions("www").size();
+        co_await plant.group.stop();
+    }
+    Plant plant(loop, shared);
+    EXPECT_EQ(plant.watcher.watched.at("eu-1").remembered, Health::down);
+    co_await plant.settle();
+    EXPECT_THAT(plant.sink.addresses("www.gslb.test"), ElementsAre("192.0.2.2")) << "known at once, from what was stored";
+    EXPECT_EQ(plant.decisions("www").size(), decisions) << "nothing was decided that was not decided before";
+    plant.watcher.say("eu-1", Health::up);
+    co_await plant.settle();
+    EXPECT_EQ(plant.decisions("www").size(), decisions + 1);
+    EXPECT_EQ(count_at(plant.decisions("www").back(), "seq", 0), decisions + 1);
+    co_await plant.group.stop();
+}
+
+CO_TEST(GslbController, WhyAnswersForNowAndForThen) {
+    Plant plant(loop);
+    CO_ASSERT_OK(co_await furnish(plant));
+    CO_ASSERT_OK(co_await plant.put("loadbalancers", "www",
+                                    "{fqdn: www.gslb.test, pools: [{pool: eu}, {pool: us}], steering: topology, "
+                                    "topology: [{name: office, prefixes: [198.51.100.0/24], pools: [us]}]}"));
+    co_await plant.settle();
+    const auto before = plant.house.clock.wall();
+    co_await plant.settle(1s);
+    plant.watcher.say("us-1", Health::down, "web: refused");
+    co_await plant.settle(1s);
+    const auto client = boost::asio::ip::make_address("198.51.100.7");
+    auto now = plant.controller.why("www", client, std::nullopt);
+    CO_ASSERT_OK(now);
+    EXPECT_EQ(texts_at(object_at(*now, "answer"), "pools"), std::vector<std::string>{"eu"});
+    EXPECT_EQ(text_at(object_at(*now, "client"), "class"), "office");
+    EXPECT_THAT(texts_at(*now, "because"), Contains("us-1 in us: web: refused"));
+    auto then = plant.controller.why("WWW.gslb.test.", client, before);
+    CO_ASSERT_OK(then);
+    EXPECT_EQ(texts_at(object_at(*then, "answer"), "pools"), std::vector<std::string>{"us"});
+    EXPECT_TRUE(flag_at(*then, "replayed_exactly"));
+    EXPECT_FALSE(plant.controller.why("www", client, before - 24h).ok());
+    EXPECT_FALSE(plant.controller.why("nobody", client, std::nullopt).ok());
+    co_await plant.group.stop();
+}
+
+CO_TEST(GslbController, OldRecordsGoButNeverTheLast) {
+    Plant plant(loop);
+    CO_ASSERT_OK(co_await furnish(plant));
+    co_await plant.settle();
+    for (int round = 0; round < 5; ++round) {
+        plant.watcher.say("eu-1", round % 2 == 0 ? Health::down : Health::up);
+        co_await plant.settle(1s);
+    }
+    EXPECT_GE(plant.decisions("www").size(), 5U);
+    const auto last = text_at(plant.decisions("www").back(), "at");
+    co_await plant.settle(24h * 91);
+    co_await plant.settle(1h);
+    const auto left = plant.decisions("www");
+    CO_ASSERT(left.size() == 1);
+    EXPECT_EQ(text_at(left[0], "at"), last);
+    co_await plant.group.stop();
+}
+
+} // namespace orrery::gslb

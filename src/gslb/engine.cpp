@@ -1,0 +1,440 @@
+#include "gslb/engine.h"
+
+#include "gslb/read.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace orrery::gslb {
+
+namespace {
+
+struct Pool {
+    std::optional<PoolSpec> spec; ///< nothing: members of it are known, it is not
+    std::map<std::string, MemberInput> members;
+    std::set<std::string> users; ///< names
+    PoolMemory memory;
+    PoolViewPtr view;
+    std::vector<Withheld> withheld;
+    std::optional<WallTime> look_again;
+};
+
+struct Name {
+    Rule rule;
+    Clients clients;
+    Memory memory;
+    std::shared_ptr<const Decision> decision;
+    std::optional<json::object> summary_before;            ///< of the decision before a restart
+    std::vector<std::pair<std::string, std::string>> held; ///< cause and about, when last recorded
+    std::int64_t decisions = 0;
+    std::optional<WallTime> look_again;
+};
+
+/// Changes of words and times are no changes.
+std::vector<std::pair<std::string, std::string>> keys_of(const std::vector<Withheld>& withheld) {
+    std::vector<std::pair<std::string, std::string>> out;
+    for (const auto& one : withheld) out.emplace_back(one.cause, one.about);
+    std::sort(out.begin(), out.end());
+    return out;
+}
+
+constexpr std::size_t most_also = 16;
+
+bool is_panic(const Decision& decision) { return decision.condition == Condition::panic; }
+
+} // namespace
+
+struct Engine::State {
+    std::unordered_map<std::string, Name> names;
+    std::unordered_map<std::string, Pool> pools;
+    std::unordered_map<std::string, std::string> pool_of; ///< by member
+    std::unordered_map<std::string, std::string> by_fqdn;
+    std::unordered_map<std::string, Signal> early; ///< of members that are not there yet
+    std::unordered_map<std::string, MonitorSpec> monitors;
+    std::map<std::string, Trigger> dirty_names, dirty_pools;
+    std::set<std::string> changed_pools;
+    std::vector<std::string> gone;
+    std::set<std::pair<WallTime, std::string>> due_names, due_pools;
+    Duration publication{};
+
+    void mark_pool(const std::string& pool, Trigger trigger) {
+        // Several that failed together are one change with several reasons.
+        if (const auto before = dirty_pools.find(pool);
+            before != dirty_pools.end() && trigger.what.contains("member") && before->second.what.contains("member")) {
+            auto also = array_at(before->second.what, "also");
+            before->second.what.erase("also");
+            if (also.size() < most_also) also.emplace_back(std::move(before->second.what));
+            trigger.what["also"] = std::move(also);
+        }
+        dirty_pools.insert_or_assign(pool, std::move(trigger));
+    }
+    void mark_name(const std::string& name, const Trigger& trigger) { dirty_names.insert_or_assign(name, trigger); }
+
+    static void reschedule(std::set<std::pair<WallTime, std::string>>& due, std::optional<WallTime>& at, std::optional<WallTime> to,
+                           const std::string& key) {
+        if (at == to) return;
+        if (at) due.erase({*at, key});
+        if (to) due.emplace(*to, key);
+        at = to;
+    }
+
+    static void take_due(std::set<std::pair<WallTime, std::string>>& due, WallTime now, std::map<std::string, Trigger>& into) {
+        for (const auto& [at, key] : due) {
+            if (at > now) break;
+            into.try_emplace(key, Trigger{.cause = "time"});
+        }
+    }
+
+    static PoolInput input_of(const Pool& pool) {
+        PoolInput out;
+        out.spec = *pool.spec;
+        for (const auto& [name, member] : pool.members) out.members.push_back(member);
+        return out;
+    }
+
+    void settle_pool(const std::string& key, const Trigger& trigger, WallTime now) {
+        const auto found = pools.find(key);
+        if (found == pools.end()) return;
+        auto& pool = found->second;
+        if (!pool.spec) {
+            if (pool.view)
+                for (const auto& user : pool.users) mark_name(user, trigger);
+            pool.view.reset();
+            pool.withheld.clear();
+            reschedule(due_pools, pool.look_again, std::nullopt, key);
+            if (pool.members.empty() && pool.users.empty()) pools.erase(found);
+            return;
+        }
+        auto settled = settle(input_of(pool), pool.memory, now);
+        const bool same_view = pool.view && *pool.view == settled.view;
+        const bool same_held = keys_of(pool.withheld) == keys_of(settled.withheld);
+        if (!same_view || !same_held || !(pool.memory == settled.memory)) changed_pools.insert(key);
+        if (!same_view) pool.view = std::make_shared<const PoolView>(std::move(settled.view));
+        pool.memory = std::move(settled.memory);
+        pool.withheld = std::move(settled.withheld);
+        reschedule(due_pools, pool.look_again, settled.look_again, key);
+        if (same_view && same_held) return;
+        for (const auto& user : pool.users) mark_name(user, trigger);
+    }
+
+    Snapshot snapshot_of(const Name& name, WallTime now) const {
+        Snapshot out{.rule = name.rule, .memory = name.memory, .time = now};
+        for (const auto& use : name.rule.pools)
+            if (const auto pool = pools.find(use.pool); pool != pools.end() && pool->second.view)
+                out.pools.push_back(pool->second.view);
+        return out;
+    }
+
+    /// A pool's held changes are those of every name that uses it.
+    void add_held(const Name& name, Decision& decision) const {
+        for (const auto& use : name.rule.pools)
+            if (const auto pool = pools.find(use.pool); pool != pools.end())
+                decision.withheld.insert(decision.withheld.end(), pool->second.withheld.begin(), pool->second.withheld.end());
+    }
+
+    std::optional<Outcome> decide_name(const std::string& key, const Trigger& trigger, WallTime now) {
+        const auto found = names.find(key);
+        if (found == names.end()) return std::nullopt;
+        auto& name = found->second;
+        const auto snapshot = snapshot_of(name, now);
+        auto made = std::make_shared<Decision>(decide(snapshot));
+        add_held(name, *made);
+        reschedule(due_names, name.look_again, made->look_again, key);
+        Outcome out{.name = key, .decision = made};
+        const auto held = keys_of(made->withheld);
+        const bool first = !name.decision && !name.summary_before;
+        out.answers_changed = !name.decision || !name.decision->same_answers(*made);
+        // The first decision after a restart is a change only if the answers are others than those before it.
+        const bool changed = name.decision ? out.answers_changed : first || made->summary() != *name.summary_before;
+        // What was held back before a restart has its record already.
+        const bool newly_held = held != name.held && !held.empty() && !name.summary_before;
+        if (changed || newly_held) {
+            ++name.decisions;
+            out.record = record_of(name, trigger, snapshot, *made, changed, now);
+        }
+        name.held = held;
+        name.memory = made->memory;
+        name.decision = std::move(made);
+        name.summary_before.reset();
+        return out;
+    }
+
+    static json::object record_of(const Name& name, const Trigger& trigger, const Snapshot& snapshot, const Decision& after,
+                                  bool changed, WallTime now) {
+        auto cause = trigger.cause;
+        const bool was_panic = name.decision && is_panic(*name.decision);
+        if (changed && is_panic(after) && !was_panic)
+            cause = "panic_enter";
+        else if (changed && was_panic && !is_panic(after))
+            cause = "panic_leave";
+        else if (!changed)
+            for (const auto& one : after.withheld)
+                if (std::find(name.held.begin(), name.held.end(), std::pair(one.cause, one.about)) == name.held.end()) {
+                    cause = one.cause;
+                    break;
+                }
+        json::object out{{"loadbalancer", name.rule.name}, {"fqdn", name.rule.fqdn}, {"seq", name.decisions},
+                         {"at", to_rfc3339(now)},          {"cause", cause},         {"changed", changed}};
+        if (!trigger.what.empty()) out["trigger"] = trigger.what;
+        if (name.decision)
+            out["before"] = name.decision->summary();
+        else if (name.summary_before)
+            out["before"] = *name.summary_before;
+        out["after"] = after.to_json();
+        if (!after.withheld.empty()) {
+            json::array all;
+            for (const auto& one : after.withheld) all.emplace_back(one.to_json());
+            out["withheld"] = std::move(all);
+        }
+        out["because"] = to_array(after.because);
+        if (!trigger.actor.empty()) out["actor"] = trigger.actor;
+        if (!trigger.reason.empty()) out["reason"] = trigger.reason;
+        out["inputs"] = snapshot.to_json();
+        return out;
+    }
+
+    const Name* find(std::string_view key) const {
+        const auto found = names.find(std::string(key));
+        return found == names.end() ? nullptr : &found->second;
+    }
+};
+
+Engine::Engine() : state_(std::make_unique<State>()) {}
+Engine::~Engine() = default;
+
+void Engine::set_rule(Rule rule, Clients clients, const Trigger& trigger) {
+    const auto key = rule.name;
+    auto& name = state_->names[key];
+    if (name.decision && name.rule == rule) return; // who its clients are is part of the rule
+    if (name.rule.fqdn != rule.fqdn) {
+        if (const auto held = state_->by_fqdn.find(name.rule.fqdn); held != state_->by_fqdn.end() && held->second == key)
+            state_->by_fqdn.erase(held);
+        state_->by_fqdn[rule.fqdn] = key;
+    }
+    for (const auto& use : name.rule.pools) state_->pools[use.pool].users.erase(key);
+    for (const auto& use : rule.pools) state_->pools[use.pool].users.insert(key);
+    name.rule = std::move(rule);
+    name.clients = std::move(clients);
+    state_->mark_name(key, trigger);
+}
+
+void Engine::remove_rule(const std::string& key) {
+    const auto found = state_->names.find(key);
+    if (found == state_->names.end()) return;
+    auto& name = found->second;
+    if (const auto held = state_->by_fqdn.find(name.rule.fqdn); held != state_->by_fqdn.end() && held->second == key)
+        state_->by_fqdn.erase(held);
+    for (const auto& use : name.rule.pools) {
+        const auto pool = state_->pools.find(use.pool);
+        if (pool == state_->pools.end()) continue;
+        pool->second.users.erase(key);
+        if (!pool->second.spec) state_->mark_pool(use.pool, {});
+    }
+    State::reschedule(state_->due_names, name.look_again, std::nullopt, key);
+    state_->dirty_names.erase(key);
+    state_->gone.push_back(key);
+    state_->names.erase(found);
+}
+
+void Engine::set_pool(PoolSpec pool, const Trigger& trigger) {
+    auto& here = state_->pools[pool.name];
+    if (here.spec == pool) return;
+    auto said = trigger;
+    // The word of a person is another cause than a change of how things are set up.
+    if (here.spec && !(here.spec->override_ == pool.override_)) {
+        said.cause = "admin";
+        said.actor = pool.override_.by;
+        said.reason = pool.override_.reason;
+    }
+    state_->mark_pool(pool.name, said);
+    here.spec = std::move(pool);
+}
+
+void Engine::remove_pool(const std::string& name, const Trigger& trigger) {
+    const auto found = state_->pools.find(name);
+    if (found == state_->pools.end()) return;
+    found->second.spec.reset();
+    found->second.memory = {};
+    state_->mark_pool(name, trigger);
+}
+
+void Engine::set_member(MemberInput member, const Trigger& trigger) {
+    const auto key = member.spec.name;
+    auto said = trigger;
+    if (const auto known = state_->pool_of.find(key); known != state_->pool_of.end()) {
+        auto& old_pool = state_->pools[known->second];
+        auto& old = old_pool.members.at(key);
+        member.signal = old.signal;
+        if (old == member) return;
+        if (!(old.spec.override_ == member.spec.override_)) {
+            said.cause = "admin";
+            said.actor = member.spec.override_.by;
+            said.reason = member.spec.override_.reason;
+        }
+        if (known->second != member.spec.pool) {
+            old_pool.members.erase(key);
+            state_->mark_pool(known->second, said);
+        }
+    } else if (const auto early = state_->early.find(key); early != state_->early.end()) {
+        member.signal = std::move(early->second);
+        state_->early.erase(early);
+    }
+    state_->pool_of[key] = member.spec.pool;
+    state_->mark_pool(member.spec.pool, said);
+    auto& pool = state_->pools[member.spec.pool];
+    pool.members.insert_or_assign(key, std::move(member));
+}
+
+void Engine::remove_member(const std::string& name, const Trigger& trigger) {
+    state_->early.erase(name);
+    const auto known = state_->pool_of.find(name);
+    if (known == state_->pool_of.end()) return;
+    state_->pools[known->second].members.erase(name);
+    state_->mark_pool(known->second, trigger);
+    state_->pool_of.erase(known);
+}
+
+void Engine::set_signal(const std::string& member, Signal signal, std::string cause) {
+    const auto known = state_->pool_of.find(member);
+    if (known == state_->pool_of.end()) {
+        state_->early.insert_or_assign(member, std::move(signal));
+        return;
+    }
+    auto& here = state_->pools[known->second].members.at(member);
+    if (here.signal == signal) return;
+    Trigger trigger{.cause = std::move(cause)};
+    trigger.what = {{"member", member}, {"from", name_of(here.signal.standing)}, {"to", name_of(signal.standing)}};
+    if (!signal.words.empty()) trigger.what["words"] = signal.words;
+    if (!signal.evidence.is_null()) trigger.what["evidence"] = signal.evidence;
+    here.signal = std::move(signal);
+    state_->mark_pool(known->second, trigger);
+}
+
+void Engine::set_monitor(MonitorSpec monitor) { state_->monitors.insert_or_assign(monitor.name, std::move(monitor)); }
+void Engine::remove_monitor(const std::string& name) { state_->monitors.erase(name); }
+void Engine::set_publication_delay(Duration delay) { state_->publication = delay; }
+
+void Engine::remember(const std::string& name, Memory memory, std::int64_t decisions, std::optional<json::object> last_summary) {
+    const auto found = state_->names.find(name);
+    if (found == state_->names.end()) return;
+    found->second.memory = std::move(memory);
+    found->second.decisions = decisions;
+    found->second.summary_before = std::move(last_summary);
+}
+
+void Engine::remember_pool(const std::string& name, PoolMemory memory) { state_->pools[name].memory = std::move(memory); }
+
+std::vector<Outcome> Engine::turn(WallTime now) {
+    std::vector<Outcome> out;
+    for (auto& name : std::exchange(state_->gone, {}))
+        if (!state_->names.contains(name)) out.push_back({.name = std::move(name), .answers_changed = true, .gone = true});
+    State::take_due(state_->due_pools, now, state_->dirty_pools);
+    for (const auto& [pool, trigger] : std::exchange(state_->dirty_pools, {})) state_->settle_pool(pool, trigger, now);
+    State::take_due(state_->due_names, now, state_->dirty_names);
+    for (const auto& [name, trigger] : std::exchange(state_->dirty_names, {}))
+        if (auto outcome = state_->decide_name(name, trigger, now)) out.push_back(std::move(*outcome));
+    return out;
+}
+
+bool Engine::has_work() const { return !state_->dirty_names.empty() || !state_->dirty_pools.empty() || !state_->gone.empty(); }
+
+std::optional<WallTime> Engine::next() const {
+    std::optional<WallTime> out;
+    for (const auto* due : {&state_->due_names, &state_->due_pools})
+        if (!due->empty() && (!out || due->begin()->first < *out)) out = due->begin()->first;
+    return out;
+}
+
+std::shared_ptr<const Decision> Engine::decision(std::string_view name) const {
+    const auto* found = state_->find(name);
+    return found == nullptr ? nullptr : found->decision;
+}
+
+std::optional<Snapshot> Engine::snapshot(std::string_view name, WallTime now) const {
+    const auto* found = state_->find(name);
+    return found == nullptr ? std::nullopt : std::optional(state_->snapshot_of(*found, now));
+}
+
+const Rule* Engine::rule(std::string_view name) const {
+    const auto* found = state_->find(name);
+    return found == nullptr ? nullptr : &found->rule;
+}
+
+const Clients* Engine::clients(std::string_view name) const {
+    const auto* found = state_->find(name);
+    return found == nullptr ? nullptr : &found->clients;
+}
+
+std::string Engine::name_of_fqdn(std::string_view fqdn) const {
+    const auto found = state_->by_fqdn.find(lowered_name(fqdn));
+    return found == state_->by_fqdn.end() ? std::string() : found->second;
+}
+
+std::optional<dns::Tailored> Engine::tailored(std::string_view name) const {
+    const auto* found = state_->find(name);
+    if (found == nullptr || !found->decision) return std::nullopt;
+    return compile(*found->decision, found->clients);
+}
+
+FailoverTime Engine::failover_time(std::string_view name) const {
+    const auto* found = state_->find(name);
+    if (found == nullptr) return {};
+    std::map<std::string, std::vector<MonitorSpec>> watching;
+    for (const auto& use : found->rule.pools) {
+        const auto pool = state_->pools.find(use.pool);
+        if (pool == state_->pools.end() || !pool->second.spec) continue;
+        for (const auto& [key, member] : pool->second.members) {
+            auto& list = watching[key];
+            for (const auto* monitors : {&std::as_const(*pool->second.spec).monitors, &member.spec.monitors})
+                for (const auto& monitor : *monitors)
+                    if (const auto known = state_->monitors.find(monitor); known != state_->monitors.end())
+                        list.push_back(known->second);
+        }
+    }
+    return worst_failover(found->rule, watching, state_->publication);
+}
+
+std::int64_t Engine::decisions(std::string_view name) const {
+    const auto* found = state_->find(name);
+    return found == nullptr ? 0 : found->decisions;
+}
+
+Result<Foresight> Engine::what_if(std::string_view name, const Hypothesis& change, WallTime now) const {
+    const auto* found = state_->find(name);
+    if (found == nullptr) return Error{Code::not_found, fmt::format("there is no LoadBalancer {}", name)};
+    std::vector<PoolNow> pools;
+    for (const auto& use : found->rule.pools)
+        if (const auto pool = state_->pools.find(use.pool); pool != state_->pools.end() && pool->second.spec)
+            pools.push_back({State::input_of(pool->second), pool->second.memory});
+    return foresee(found->rule, pools, found->memory, change, now);
+}
+
+std::optional<Engine::PoolNowView> Engine::pool(std::string_view name) const {
+    const auto found = state_->pools.find(std::string(name));
+    if (found == state_->pools.end() || !found->second.view) return std::nullopt;
+    return PoolNowView{found->second.view, &found->second.memory, &found->second.withheld};
+}
+
+std::vector<std::string> Engine::take_changed_pools() {
+    const auto changed = std::exchange(state_->changed_pools, {});
+    return {changed.begin(), changed.end()};
+}
+
+const MemberInput* Engine::member(std::string_view name) const {
+    const auto pool = state_->pool_of.find(std::string(name));
+    return pool == state_->pool_of.end() ? nullptr : &state_->pools.at(pool->second).members.at(std::string(name));
+}
+
+std::set<std::string> Engine::names_using(std::string_view pool) const {
+    const auto found = state_->pools.find(std::string(pool));
+    return found == state_->pools.end() ? std::set<std::string>{} : found->second.users;
+}
+
+Result<Decision> replay(const json::object& record) {
+    TRY(const auto snapshot, Snapshot::from(object_at(record, "inputs")));
+    return decide(snapshot);
+}
+
+} // namespace orrery::gslb

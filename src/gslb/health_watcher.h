@@ -1,0 +1,30 @@
+#pragma once
+
+#include "gslb/ports.h"
+#include "health/prober.h"
+
+#include <memory>
+#include <string>
+
+namespace orrery::gslb {
+
+/// Looks at members with the server's own prober: one vantage point, by the name given. Loop thread only.
+class HealthWatcher final : public Watcher {
+public:
+    HealthWatcher(asio::any_io_executor executor, Clock& clock, std::string vantage, std::shared_ptr<net::TlsContext> tls);
+    ~HealthWatcher() override;
+
+    void watch(const std::string& member, Target target) override;
+    void forget(const std::string& member) override;
+    void report_to(OnSignal on_signal) override;
+
+    /// Works until it is cancelled.
+    asio::awaitable<void> run(Context ctx);
+    health::Prober::Counts counts() const;
+
+private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+} // namespace orrery::gslb

@@ -1,0 +1,312 @@
+#include "gslb/kinds.h"
+
+#include "gslb/validate.h"
+
+namespace orrery::gslb {
+
+namespace {
+
+using namespace resource;
+
+Field name_text(std::string name, std::string doc) {
+    return text(std::move(name), std::move(doc)).format(Format::one_line).between(1, 255);
+}
+
+Field override_field(std::vector<std::string> states, std::string doc) {
+    return object("override", std::move(doc))
+        .with(
+            text("state", "What holds instead. drain: no new clients, and it is not missed.").required().one_of(std::move(states)))
+        .with(text("reason", "Why, for colleagues.").format(Format::one_line).between(0, 256))
+        .with(time("until", "When it ends by itself. Left out: when it is taken back."))
+        .with(text("by", "Who said so: set by the server.").format(Format::one_line).between(0, 256));
+}
+
+Field prefixes_field() {
+    return list("prefixes", "Who they are: networks such as 192.0.2.0/24 or 2001:db8::/32. The longest that holds a client counts.",
+                text("prefix", "A network.").format(Format::one_line).between(1, 64))
+        .required()
+        .between(1, 10'000);
+}
+Field pools_field() {
+    return list("pools", "The pools to try for them, in order; each must be among the load balancer's.",
+                text("pool", "A pool's name.").format(Format::name))
+        .required()
+        .between(1, 64);
+}
+Field strict_field() {
+    return boolean("strict", "Never any other pool than these, also when none of them is usable.").otherwise(false);
+}
+
+void add_steering(Kind& kind) {
+    kind.spec(
+            text("steering",
+                 "Which pools answer. failover: the first usable one, in order. spread: all usable active pools together, by their "
+                 "weights. topology: by the client's network. latency: the one nearest by measurement.")
+                .one_of({"failover", "spread", "topology", "latency"})
+                .otherwise("failover"))
+        .spec(list("topology", "topology: networks and the pools for them. Clients of no network here get the pools as listed.",
+                   object("clients", "Some clients.")
+                       .with(name_text("name", "What to call them. Left out: their first prefix."))
+                       .with(prefixes_field())
+                       .with(pools_field())
+                       .with(strict_field()))
+                  .between(1, 1000))
+        .spec(
+            object("latency", "latency: whose measurements count for whom.")
+                .with(duration("dead_band", "A pool takes over only if it is nearer by more than this.").otherwise("10ms"))
+                .with(
+                    any("dead_band_share", "And by more than this share of the present one's time, such as 20%.").otherwise("20%"))
+                .with(list("clients", "Networks, and the vantage point that measures for them.",
+                           object("clients", "Some clients.")
+                               .with(name_text("name", "What to call them. Left out: their first prefix."))
+                               .with(prefixes_field())
+                               .with(name_text("vantage", "Whose measurements count.").required()))
+                          .required()
+                          .between(1, 1000)));
+}
+
+} // namespace
+
+Kind load_balancer_kind() {
+    Kind kind("LoadBalancer", "loadbalancers", "A name whose answers follow health: which pools answer, for whom, how.");
+    kind.spec(name_text("fqdn", "The name that is answered; its first label may be *.")
+                  .required()
+                  .indexed()
+                  .example("www.gslb.example"))
+        .spec(name_text("zone", "The zone it is in. Left out: the name without its first label."))
+        .spec(text("description", "What it is.").format(Format::one_line).between(0, 256))
+        .spec(list("pools", "Where answers come from, in order of preference.",
+                   object("use", "A pool.")
+                       .with(text("pool", "The Pool.").required().refers_to("Pool"))
+                       .with(text("tier", "active: answers. passive: answers when no active pool can.")
+                                 .one_of({"active", "passive"})
+                                 .otherwise("active"))
+                       .with(integer("weight", "spread: its share against the other pools. 0: only when they cannot.")
+                                 .between(0, 1 << 20)))
+                  .required()
+                  .between(1, 64));
+    add_steering(kind);
+    kind.spec(text("answers",
+                   "What an answer holds. all: every healthy member. round-robin: the same, each time beginning at the next. "
+                   "weighted: "
+                   "one, by weight. weighted-many: each by its weight against the greatest. subset: max_answers at random, spread "
+                   "over "
+                   "sites or racks. sticky: the same for the same client's network, and only a lost member's clients move.")
+                  .one_of({"all", "round-robin", "weighted", "weighted-many", "subset", "sticky"})
+                  .otherwise("all"))
+        .spec(integer("max_answers", "At most so many addresses of a family. Left out: no limit; sticky: 1.").between(1, 1000))
+        .spec(object("ttl", "How long resolvers may keep an answer: as long as nothing can change, within these.")
+                  .with(duration("max", "At most.").between(1, 86400).otherwise("30s"))
+                  .with(duration("min", "At least. Left out: half of max.").between(1, 86400)))
+        .spec(object("all_down", "What to answer when no pool is usable.")
+                  .with(text("answer", "all: everybody, whatever their health (shown as panic). last-good: what was answered last. "
+                                       "fallback: fixed addresses or an alias. nodata, servfail, refuse: nothing, in that way.")
+                            .one_of({"all", "last-good", "fallback", "nodata", "servfail", "refuse"})
+                            .otherwise("all"))
+                  .with(list("addresses", "fallback: one IPv4 and one IPv6 address at most.",
+                             text("address", "An address.").format(Format::address))
+                            .between(1, 2))
+                  .with(name_text("alias", "fallback: a name elsewhere, instead of addresses.")))
+        .spec(object("failback", "When clients return to a pool that was not usable for a while.")
+                  .with(text("mode", "auto: at once. delayed: when it was usable for `after`. manual: when somebody approves.")
+                            .one_of({"auto", "delayed", "manual"})
+                            .otherwise("auto"))
+                  .with(duration("after", "delayed: how long it must have been usable.").between(1, 7 * 86400))
+                  .with(time("approved_at", "Clients may return to what they left before this time.")))
+        .spec(duration("failover_within",
+                       "How soon clients must have left an address that failed. Status warns where that cannot be held.")
+                  .between(1, 86400))
+        .spec(number("demand", "What all clients together want at the busiest time, in the unit of the members' capacities.")
+                  .between(0, 1'000'000'000))
+        .status(text("state", "normal: the preferred pools answer. failover: others do. panic: nothing is well, and something is "
+                              "answered all the same. empty: nothing is answered."))
+        .status(text("pool", "Where answers come from, for clients of no network of their own."))
+        .status(any("answers", "The addresses, for the same."))
+        .status(integer("ttl", "Seconds."))
+        .status(boolean("panic", "Nothing is well, and this is answered all the same."))
+        .status(any("classes", "All of it, by who asks."))
+        .status(any("because", "Why, in words."))
+        .status(any("withheld", "Changes that wait, and for what."))
+        .status(any("failover_time", "The longest that a client can go on using an address that failed, and what spoils it."))
+        .status(time("since", "When the answers became these."))
+        .status(integer("decisions", "How many there have been."))
+        .status(any("memory", "What later decisions need to know of earlier ones."))
+        .column("NAME", "name")
+        .column("FQDN", "spec.fqdn")
+        .column("STEERING", "spec.steering")
+        .column("STATE", "status.state")
+        .column("POOL", "status.pool")
+        .column("ANSWERS", "status.answers")
+        .column("TTL", "status.ttl")
+        .column("AGE", "age")
+        .wide_column("DECISIONS", "status.decisions")
+        .wide_column("SINCE", "status.since")
+        .also_called({"lb", "gslb"})
+        .prepare([](Context ctx, Draft& draft) { return prepare_load_balancer(std::move(ctx), draft); })
+        .example(R"(kind: LoadBalancer
+name: www
+spec:
+  fqdn: www.gslb.example
+  pools:
+    - pool: eu
+    - pool: us
+      tier: passive
+  answers: round-robin
+  ttl:
+    max: 20s
+    min: 5s
+  failback:
+    mode: delayed
+    after: 2m
+  failover_within: 60s
+)");
+    return kind;
+}
+
+Kind pool_kind() {
+    Kind kind("Pool", "pools", "Members that stand in for each other. May serve any number of names.");
+    kind.spec(text("description", "What it is.").format(Format::one_line).between(0, 256))
+        .spec(name_text("site", "Where its members are that do not say themselves."))
+        .spec(
+            any("min_healthy", "How much of the members' weight (50%), or how many members (2), must be healthy for it to answer.")
+                .otherwise("50%"))
+        .spec(list("monitors", "How to tell that a member works: all of these must say so.",
+                   text("monitor", "A Monitor.").refers_to("Monitor"))
+                  .between(0, 16))
+        .spec(text("on_unknown", "What a member counts as before the first result.").one_of({"up", "down"}).otherwise("up"))
+        .spec(
+            object("guard", "Holds back what looks like a failure of the watching rather than of the watched.")
+                .with(
+                    any("most", "Probes may take out this share of the members (50%), or this many, within the window.").required())
+                .with(duration("window", "Within how long.").between(1, 86400).otherwise("60s")))
+        .spec(object("load", "Takes weight from members that are busy.")
+                  .with(number("low", "Up to this load a member keeps all of its weight.").required().between(0, 1'000'000'000))
+                  .with(number("high", "From this load on it has none; between the two, in proportion.")
+                            .required()
+                            .between(0, 1'000'000'000))
+                  .with(any("step", "A weight changes by no more than this share of it at a time.").otherwise("20%"))
+                  .with(duration("interval", "And not more often than this.").between(1, 86400).otherwise("30s")))
+        .spec(override_field({"down", "drain"}, "What a person says of all of it, above all probes."))
+        .status(text("state", "usable or unusable."))
+        .status(text("why", "The state in words."))
+        .status(integer("members", "How many there are."))
+        .status(integer("healthy", "How many of them are healthy."))
+        .status(any("withheld", "Changes that wait, and for what."))
+        .status(any("memory", "What must be known of earlier times."))
+        .column("NAME", "name")
+        .column("SITE", "spec.site")
+        .column("STATE", "status.state")
+        .column("MEMBERS", "status.members")
+        .column("HEALTHY", "status.healthy")
+        .column("OVERRIDE", "spec.override.state")
+        .column("AGE", "age")
+        .wide_column("WHY", "status.why")
+        .prepare([](Context ctx, Draft& draft) { return prepare_pool(std::move(ctx), draft); })
+        .example("kind: Pool\nname: eu\nspec:\n  site: ams\n  min_healthy: 50%\n  monitors: [web]\n");
+    return kind;
+}
+
+Kind member_kind() {
+    Kind kind("Member", "members", "One address that can answer for a pool.");
+    kind.spec(text("pool", "The Pool it belongs to.").required().refers_to("Pool").indexed())
+        .spec(list("addresses", "One IPv4 address, one IPv6 address, or one of each.",
+                   text("address", "An address.").format(Format::address))
+                  .between(1, 2))
+        .spec(text("node", "Instead: the Node whose address it is.").refers_to("Node"))
+        .spec(text("instance", "Instead: the Instance of the catalog whose address it is.").refers_to("Instance"))
+        .spec(integer("port", "Where monitors look that do not say. Left out: the instance's.").between(1, 65535))
+        .spec(integer("weight", "Its share against the others. 0: only when they cannot.").between(0, 1 << 20).otherwise(1))
+        .spec(name_text("site", "Where it is. Left out: what its Node's label \"site\" says, else its pool."))
+        .spec(name_text("rack", "Where it is there. Left out: what its Node's label \"rack\" says."))
+        .spec(number("capacity", "What it can carry, in the unit of the load balancers' demand.").between(0, 1'000'000'000))
+        .spec(list("monitors", "Further ways to tell that it works, besides its pool's.",
+                   text("monitor", "A Monitor.").refers_to("Monitor"))
+                  .between(0, 16))
+        .spec(override_field({"up", "down", "drain"}, "What a person says of it, above all probes."))
+        .status(text("state", "up, degraded, down, drained or unknown."))
+        .status(text("why", "The state in words."))
+        .status(time("since", "When it came to this state."))
+        .status(any("addresses", "Where it is found."))
+        .status(text("verdict", "What its monitors last said: what holds after a restart until they say it again."))
+        .column("NAME", "name")
+        .column("POOL", "spec.pool")
+        .column("ADDRESSES", "status.addresses")
+        .column("WEIGHT", "spec.weight")
+        .column("STATE", "status.state")
+        .column("WHY", "status.why")
+        .column("AGE", "age")
+        .wide_column("SITE", "spec.site")
+        .wide_column("RACK", "spec.rack")
+        .prepare([](Context ctx, Draft& draft) { return prepare_member(std::move(ctx), draft); })
+        .example("kind: Member\nname: eu-1\nspec:\n  pool: eu\n  addresses: [192.0.2.1, 2001:db8::1]\n  port: 443\n");
+    return kind;
+}
+
+Kind monitor_kind() {
+    Kind kind("Monitor", "monitors", "How to tell that a member works. Shared by any number of pools and members.");
+    kind.spec(text("description", "What it is.").format(Format::one_line).between(0, 256))
+        .spec(text("kind", "tcp: a connection is taken. http: an answer with the right code and body.")
+                  .required()
+                  .one_of({"tcp", "http"}))
+        .spec(integer("port", "Where to connect. Left out: the member's.").between(1, 65535))
+        .spec(text("host", "http: the name to ask for. Left out: the member's address.").format(Format::host))
+        .spec(text("path", "http: path and query.").between(1, 2048).format(Format::one_line))
+        .spec(text("method", "http: the method.").one_of({"GET", "HEAD", "POST", "PUT", "OPTIONS"}))
+        .spec(map("headers", "http: header fields to send.", text("value", "A value.").format(Format::one_line).between(0, 4096))
+                  .between(0, 32))
+        .spec(text("body", "http: what to send.").between(0, 65536))
+        .spec(text("expect", "http: the codes that are good, as in 200-299,301. Left out: 2xx is good, 429 warns.")
+                  .format(Format::one_line)
+                  .between(3, 256))
+        .spec(text("contains", "http: what the first 64 KiB of the answer must contain.").between(1, 1024))
+        .spec(duration("interval", "How often to look.").between(1, 86400).otherwise("10s"))
+        .spec(duration("timeout", "How long the whole of one look may take; at most the interval. Default 5s."))
+        .spec(integer("rise", "Good results in a row before what was down is up.").between(1, 100).otherwise(2))
+        .spec(integer("fall", "Bad results before what was up is down.").between(1, 100).otherwise(3))
+        .spec(
+            integer("forgive", "Good results in a row after which earlier bad ones no longer count.").between(1, 100).otherwise(1))
+        .column("NAME", "name")
+        .column("KIND", "spec.kind")
+        .column("PORT", "spec.port")
+        .column("PATH", "spec.path")
+        .column("INTERVAL", "spec.interval")
+        .column("RISE", "spec.rise")
+        .column("FALL", "spec.fall")
+        .column("AGE", "age")
+        .prepare([](Context ctx, Draft& draft) { return prepare_monitor(std::move(ctx), draft); })
+        .example("kind: Monitor\nname: web\nspec:\n  kind: http\n  port: 80\n  path: /healthz\n  interval: 5s\n  fall: 2\n");
+    return kind;
+}
+
+Kind decision_kind() {
+    Kind kind("Decision", "decisions",
+              "What was decided about a name, or withheld: when, why, and from what. Written by the server only.");
+    kind.spec(text("loadbalancer", "The LoadBalancer.").required().indexed())
+        .spec(text("fqdn", "The name."))
+        .spec(integer("seq", "Counts the decisions about the name."))
+        .spec(time("at", "When.").required())
+        .spec(text("cause", "probe, push, admin, config, time, panic_enter, panic_leave, mass_guard_hold, failback, dead_band."))
+        .spec(boolean("changed", "False: the answers stayed as they were, and `withheld` says what was not done."))
+        .spec(any("trigger", "What set it off."))
+        .spec(any("before", "What was answered before, in short."))
+        .spec(any("after", "What is answered from then on."))
+        .spec(any("withheld", "Changes that did not happen, and what they wait for."))
+        .spec(any("because", "Why, in words."))
+        .spec(text("actor", "Who, where a person set it off."))
+        .spec(text("reason", "The reason that was given."))
+        .spec(any("inputs", "All that it was decided from: enough to decide it again."))
+        .column("TIME", "spec.at")
+        .column("LOADBALANCER", "spec.loadbalancer")
+        .column("SEQ", "spec.seq")
+        .column("CAUSE", "spec.cause")
+        .column("POOL", "spec.after.pool")
+        .column("ANSWERS", "spec.after.answers")
+        .column("TTL", "spec.after.ttl")
+        .wide_column("NAME", "name")
+        .verbs({Verb::read})
+        .access(Role::viewer, Role::admin)
+        .unaudited();
+    return kind;
+}
+
+} // namespace orrery::gslb

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "resource/kind.h"
+
+namespace orrery::gslb {
+
+/// A name whose answers follow health: which pools answer, for whom, how.
+resource::Kind load_balancer_kind();
+/// Members that stand in for each other, at one site as a rule. May serve any number of names.
+resource::Kind pool_kind();
+/// One address that can answer: given, or that of a Node or of an Instance of the catalog.
+resource::Kind member_kind();
+/// How to tell that a member works.
+resource::Kind monitor_kind();
+/// What was decided about a name, or withheld: when, why, and from what. Written by the server only.
+resource::Kind decision_kind();
+
+} // namespace orrery::gslb

@@ -1,0 +1,57 @@
+#pragma once
+
+#include "gslb/decide.h"
+
+#include <boost/json/object.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace orrery::dns {
+struct Tailored;
+}
+
+/// What this module needs from outside, in its own words.
+namespace orrery::gslb {
+
+/// Port: looks at members and says what that amounts to. Loop thread only.
+class Watcher {
+public:
+    virtual ~Watcher() = default;
+    struct Target {
+        Addresses addresses;
+        std::uint16_t port = 0; ///< for monitors that do not say
+        struct Check {
+            std::string monitor;
+            json::object spec; ///< the Monitor's
+            bool operator==(const Check&) const = default;
+        };
+        std::vector<Check> checks;           ///< all must be good
+        Health remembered = Health::unknown; ///< what stood before a restart
+        bool operator==(const Target&) const = default;
+    };
+    /// Begins to look at a member, or goes on in another way.
+    virtual void watch(const std::string& member, Target target) = 0;
+    virtual void forget(const std::string& member) = 0;
+    /// Called whenever what is known of a member is another. Set before the first `watch`.
+    using OnSignal = std::function<void(const std::string& member, Signal signal)>;
+    virtual void report_to(OnSignal on_signal) = 0;
+};
+
+/// Port: who answers for names. Loop thread only.
+class NameSink {
+public:
+    virtual ~NameSink() = default;
+    struct Change {
+        std::string fqdn, zone;
+        std::shared_ptr<const dns::Tailored> answers; ///< null: the name is no more
+        std::shared_ptr<const Decision> decision;     ///< null with it
+    };
+    /// All that changed, at once. It must neither wait nor fail: what cannot be served is its own to say.
+    virtual void serve(std::vector<Change> changes) = 0;
+};
+
+} // namespace orrery::gslb

@@ -1,0 +1,270 @@
+#include "gslb/validate.h"
+
+#include "catalog/check.h"
+#include "gslb/clients.h"
+#include "gslb/model.h"
+#include "gslb/read.h"
+#include "resource/object.h"
+#include "resource/resources.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+namespace orrery::gslb {
+
+namespace {
+
+using resource::Draft;
+using Errors = std::vector<FieldError>;
+
+Result<Unit> verdict(const Draft& draft, std::string_view kind, Errors errors) {
+    return resource::verdict(*draft.resources->registry().find(kind), draft.after.name, std::move(errors));
+}
+
+/// A host name, or one whose first label is *. Labels of letters, digits, hyphens and underscores.
+bool is_domain(std::string_view name, bool wildcard) {
+    if (name.empty() || name.size() > 253) return false;
+    bool first = true;
+    for (std::size_t start = 0; start <= name.size();) {
+        const auto end = std::min(name.find('.', start), name.size());
+        const auto label = name.substr(start, end - start);
+        start = end + 1;
+        const bool star = std::exchange(first, false) && wildcard && label == "*";
+        if (star) continue;
+        if (label.empty() || label.size() > 63 || label.front() == '-' || label.back() == '-') return false;
+        if (!std::all_of(label.begin(), label.end(),
+                         [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_'; }))
+            return false;
+    }
+    return true;
+}
+
+void check_amount(const json::object& holder, std::string_view key, const std::string& path, Errors& errors,
+                  bool share_only = false) {
+    const auto* value = holder.if_contains(key);
+    if (value == nullptr) return;
+    const auto amount = Amount::parse(*value);
+    if (!amount.ok() || (share_only && !amount->share))
+        errors.push_back({path, share_only ? "must be a share such as 20%" : amount.error().message});
+}
+
+/// Who said so is the server's to write: whoever changes it is the one.
+void sign_override(const Context& ctx, Draft& draft) {
+    auto* given = draft.after.spec.if_contains("override");
+    if (given == nullptr || !given->is_object()) return;
+    auto now = given->get_object();
+    now.erase("by");
+    std::string by = ctx.actor();
+    if (draft.before != nullptr) {
+        auto before = object_at(draft.before->spec, "override");
+        const auto said = text_at(before, "by");
+        before.erase("by");
+        if (before == now && !said.empty()) by = said;
+    }
+    now["by"] = by;
+    *given = std::move(now);
+}
+
+class Checking {
+public:
+    Checking(Draft& draft, Errors& errors) : draft_(draft), spec_(draft.after.spec), errors_(errors) {}
+
+    void run() {
+        names();
+        pools();
+        steering();
+        answers();
+        times();
+        all_down();
+    }
+
+private:
+    void wrong(std::string path, std::string message) { errors_.push_back({std::move(path), std::move(message)}); }
+
+    void names() {
+        const auto fqdn = lowered_name(text_at(spec_, "fqdn"));
+        if (!is_domain(fqdn, true)) wrong("spec.fqdn", "must be a domain name, such as www.gslb.example");
+        spec_["fqdn"] = fqdn;
+        if (!spec_.contains("zone")) {
+            const auto dot = fqdn.find('.');
+            spec_["zone"] = dot == std::string::npos ? fqdn : fqdn.substr(dot + 1);
+        }
+        const auto zone = lowered_name(text_at(spec_, "zone"));
+        spec_["zone"] = zone;
+        if (!is_domain(zone, false))
+            wrong("spec.zone", "must be a domain name, such as gslb.example");
+        else if (fqdn != zone && !fqdn.ends_with("." + zone))
+            wrong("spec.zone", fmt::format("{} is not in it", fqdn));
+        resource::ListQuery query;
+        query.fields = {{"fqdn", fqdn}};
+        if (const auto page = draft_.resources->list(*draft_.resources->registry().find("LoadBalancer"), query); page.ok())
+            for (const auto& record : page->records)
+                if (const auto other = resource::from_stored(*record); other.ok() && other->name != draft_.after.name)
+                    wrong("spec.fqdn", fmt::format("LoadBalancer {} answers for it already", other->name));
+    }
+
+    void pools() {
+        bool active = false;
+        std::size_t at = 0;
+        for (auto& item : spec_["pools"].as_array()) {
+            const auto here = fmt::format("spec.pools[{}]", at++);
+            auto& use = item.as_object();
+            if (!pools_.insert(text_at(use, "pool")).second) wrong(here + ".pool", "is listed twice");
+            active = active || text_at(use, "tier") != "passive";
+            if (use.contains("weight") && text_at(spec_, "steering") != "spread")
+                wrong(here + ".weight", "means nothing unless spec.steering is spread");
+        }
+        if (!active) wrong("spec.pools", "one at least must be active");
+    }
+
+    void steering() {
+        const auto how = text_at(spec_, "steering");
+        needs("topology", how);
+        needs("latency", how);
+        if (how == "topology") classes(spec_["topology"], "spec.topology");
+        if (how == "latency" && spec_.contains("latency")) {
+            auto& latency = spec_["latency"].as_object();
+            check_amount(latency, "dead_band_share", "spec.latency.dead_band_share", errors_, true);
+            classes(latency["clients"], "spec.latency.clients");
+        }
+    }
+
+    /// A section is there when, and only when, its steering is.
+    void needs(const char* section, const std::string& how) {
+        const bool there = spec_.contains(section);
+        if (how == section && !there) wrong(fmt::format("spec.{}", section), fmt::format("steering by {} needs it", section));
+        if (how != section && there)
+            wrong(fmt::format("spec.{}", section), fmt::format("means nothing unless spec.steering is {}", section));
+    }
+
+    void classes(json::value& list, const std::string& path) {
+        if (!list.is_array()) return;
+        std::set<std::string> labels, prefixes;
+        std::size_t at = 0;
+        for (auto& item : list.get_array()) {
+            const auto here = fmt::format("{}[{}]", path, at++);
+            auto& one = item.as_object();
+            std::size_t place = 0;
+            for (const auto& text : texts_at(one, "prefixes")) {
+                const auto where = fmt::format("{}.prefixes[{}]", here, place++);
+                const auto prefix = parse_prefix(text);
+                if (!prefix.ok())
+                    wrong(where, prefix.error().message + "; " + prefix.error().remedy);
+                else if (!prefixes.insert(prefix_text(*prefix)).second)
+                    wrong(where, fmt::format("{} is listed twice", prefix_text(*prefix)));
+            }
+            if (!one.contains("name") && !texts_at(one, "prefixes").empty()) one["name"] = texts_at(one, "prefixes").front();
+            if (!labels.insert(text_at(one, "name")).second) wrong(here + ".name", "is used twice");
+            place = 0;
+            for (const auto& pool : texts_at(one, "pools")) {
+                const auto where = fmt::format("{}.pools[{}]", here, place++);
+                if (!pools_.contains(pool)) wrong(where, fmt::format("{} is not among spec.pools", pool));
+            }
+        }
+    }
+
+    void answers() {
+        const auto how = text_at(spec_, "answers");
+        if (how == "subset" && !spec_.contains("max_answers")) wrong("spec.max_answers", "a subset needs it: how many");
+        if (how == "weighted" && spec_.contains("max_answers"))
+            wrong("spec.max_answers", "means nothing to weighted, which answers with one; for several: weighted-many");
+    }
+
+    void times() {
+        const auto& ttl = object_at(spec_, "ttl");
+        const auto most = duration_at(ttl, "max", {}), least = duration_at(ttl, "min", {});
+        if (least > most) wrong("spec.ttl.min", fmt::format("must be at most spec.ttl.max, {}", to_text(most)));
+        const auto& failback = object_at(spec_, "failback");
+        const auto mode = text_at(failback, "mode");
+        if (mode == "delayed" && !failback.contains("after")) wrong("spec.failback.after", "a delayed failback needs it");
+        if (mode != "delayed" && failback.contains("after"))
+            wrong("spec.failback.after", "means nothing unless spec.failback.mode is delayed");
+    }
+
+    void all_down() {
+        const auto& given = object_at(spec_, "all_down");
+        const bool addresses = given.contains("addresses"), alias = given.contains("alias");
+        if (text_at(given, "answer") != "fallback") {
+            if (addresses) wrong("spec.all_down.addresses", "means nothing unless spec.all_down.answer is fallback");
+            if (alias) wrong("spec.all_down.alias", "means nothing unless spec.all_down.answer is fallback");
+            return;
+        }
+        if (addresses == alias) wrong("spec.all_down", "a fallback is either addresses or an alias");
+        Addresses taken;
+        std::size_t at = 0;
+        for (const auto& text : texts_at(given, "addresses"))
+            if (const auto added = taken.add(text); !added.ok())
+                wrong(fmt::format("spec.all_down.addresses[{}]", at++), added.error().message);
+        if (!alias) return;
+        const auto target = lowered_name(text_at(given, "alias"));
+        if (!is_domain(target, false)) wrong("spec.all_down.alias", "must be a domain name");
+        // RFC 1034 3.6.2: where there is a CNAME there is nothing else, and an apex has its SOA and NS.
+        if (text_at(spec_, "fqdn") == text_at(spec_, "zone"))
+            wrong("spec.all_down.alias", "the name is the zone's own, which cannot be an alias: give addresses");
+        if (target == text_at(spec_, "fqdn")) wrong("spec.all_down.alias", "points at itself");
+    }
+
+    Draft& draft_;
+    json::object& spec_;
+    Errors& errors_;
+    std::set<std::string> pools_;
+};
+
+} // namespace
+
+Task<Unit> prepare_load_balancer(Context, Draft& draft) {
+    Errors errors;
+    Checking(draft, errors).run();
+    co_return verdict(draft, "LoadBalancer", std::move(errors));
+}
+
+Task<Unit> prepare_pool(Context ctx, Draft& draft) {
+    Errors errors;
+    const auto& spec = draft.after.spec;
+    check_amount(spec, "min_healthy", "spec.min_healthy", errors);
+    check_amount(object_at(spec, "guard"), "most", "spec.guard.most", errors);
+    if (const auto& load = object_at(spec, "load"); !load.empty()) {
+        check_amount(load, "step", "spec.load.step", errors, true);
+        if (number_at(load, "high", 0) <= number_at(load, "low", 0))
+            errors.push_back({"spec.load.high", fmt::format("must be above spec.load.low, {}", number_at(load, "low", 0))});
+    }
+    sign_override(ctx, draft);
+    co_return verdict(draft, "Pool", std::move(errors));
+}
+
+Task<Unit> prepare_member(Context ctx, Draft& draft) {
+    Errors errors;
+    const auto& spec = draft.after.spec;
+    int places = 0;
+    for (const auto* field : {"addresses", "node", "instance"}) places += spec.contains(field) ? 1 : 0;
+    if (places != 1) errors.push_back({"spec", "needs exactly one of addresses, node and instance: where it is"});
+    Addresses taken;
+    std::size_t at = 0;
+    for (const auto& text : texts_at(spec, "addresses")) {
+        const auto here = fmt::format("spec.addresses[{}]", at++);
+        if (const auto added = taken.add(text); !added.ok()) errors.push_back({here, added.error().message});
+    }
+    sign_override(ctx, draft);
+    co_return verdict(draft, "Member", std::move(errors));
+}
+
+Task<Unit> prepare_monitor(Context, Draft& draft) {
+    Errors errors;
+    const auto& spec = draft.after.spec;
+    const bool http = text_at(spec, "kind") == "http";
+    for (const auto* field : {"host", "path", "method", "headers", "body", "expect", "contains"})
+        if (!http && spec.contains(field)) errors.push_back({fmt::format("spec.{}", field), "means nothing to a tcp monitor"});
+    if (spec.contains("path") && !text_at(spec, "path").starts_with('/')) errors.push_back({"spec.path", "must begin with /"});
+    const auto interval = duration_at(spec, "interval", std::chrono::seconds(10));
+    if (spec.contains("timeout") && duration_at(spec, "timeout", {}) > interval)
+        errors.push_back({"spec.timeout", fmt::format("must be at most the interval, {}", to_text(interval))});
+    if (const auto expect = text_at(spec, "expect"); !expect.empty())
+        if (const auto codes = catalog::parse_codes(expect); !codes.ok())
+            errors.push_back({"spec.expect", codes.error().message + "; " + codes.error().remedy});
+    co_return verdict(draft, "Monitor", std::move(errors));
+}
+
+} // namespace orrery::gslb

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "resource/kind.h"
+
+/// Private to the module: what the tables of the kinds cannot say.
+namespace orrery::gslb {
+
+Task<Unit> prepare_load_balancer(Context ctx, resource::Draft& draft);
+Task<Unit> prepare_pool(Context ctx, resource::Draft& draft);
+Task<Unit> prepare_member(Context ctx, resource::Draft& draft);
+Task<Unit> prepare_monitor(Context ctx, resource::Draft& draft);
+
+} // namespace orrery::gslb

@@ -1,0 +1,241 @@
+#include "gslb/world.h"
+
+#include "core/log.h"
+#include "gslb/read.h"
+#include "resource/object.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace orrery::gslb {
+
+namespace {
+
+Health health_named(std::string_view text) {
+    for (const auto one : {Health::up, Health::degraded, Health::down})
+        if (name_of(one) == text) return one;
+    return Health::unknown;
+}
+
+std::string label_of(const resource::Object& object, const std::string& label) {
+    const auto found = object.labels.find(label);
+    return found == object.labels.end() ? std::string() : found->second;
+}
+
+/// What was answered before a restart, in the words of Decision::summary.
+std::optional<json::object> summary_in(const json::object& status) {
+    const auto state = text_at(status, "state");
+    if (state.empty()) return std::nullopt;
+    json::object out{{"condition", state}};
+    out["pool"] = text_at(status, "pool");
+    out["answers"] = array_at(status, "answers");
+    out["ttl"] = count_at(status, "ttl", 0);
+    out["panic"] = flag_at(status, "panic");
+    return out;
+}
+
+} // namespace
+
+World::World(store::Store& store, Engine& engine, Watcher& watcher, std::function<void()> changed)
+    : engine_(engine), watcher_(watcher), changed_(std::move(changed)) {
+    // What others depend on comes first, so that nothing is decided twice at the start.
+    for (const auto* prefix : {"monitors/", "nodes/", "instances/", "pools/", "members/", "loadbalancers/"})
+        observed_.push_back(
+            store.observe(prefix, [this, name = std::string(prefix)](const store::Event& event) { take(name, event); }));
+}
+
+World::~World() = default;
+
+void World::take(const std::string& prefix, const store::Event& event) {
+    const auto name = event.key.substr(prefix.size());
+    const auto* record = event.record.get();
+    if (prefix == "monitors/") monitor(name, record);
+    if (prefix == "nodes/") node(name, record);
+    if (prefix == "instances/") instance(name, record);
+    if (prefix == "pools/") pool(name, record);
+    if (prefix == "members/") member(name, record);
+    if (prefix == "loadbalancers/") load_balancer(name, record);
+    changed_();
+}
+
+namespace {
+
+std::optional<resource::Object> read(const store::Record* record) {
+    if (record == nullptr) return std::nullopt;
+    auto object = resource::from_stored(*record);
+    if (object.ok()) return std::move(*object);
+    log::error(Context::background(), "{}", object.error().text());
+    return std::nullopt;
+}
+
+} // namespace
+
+void World::load_balancer(const std::string& name, const store::Record* record) {
+    const auto object = read(record);
+    if (!object) {
+        seen_.erase("loadbalancers/" + name);
+        return engine_.remove_rule(name);
+    }
+    auto rule = Rule::from(name, object->spec);
+    auto clients = Clients::of(rule.classes);
+    engine_.set_rule(std::move(rule), std::move(clients), {});
+    if (seen_.insert("loadbalancers/" + name).second)
+        engine_.remember(name, Memory::from(object_at(object->status, "memory")),
+                         static_cast<std::int64_t>(number_at(object->status, "decisions", 0)), summary_in(object->status));
+}
+
+void World::pool(const std::string& name, const store::Record* record) {
+    const auto object = read(record);
+    if (!object) {
+        pools_.erase(name);
+        seen_.erase("pools/" + name);
+        engine_.remove_pool(name, {});
+    } else {
+        auto spec = PoolSpec::from(name, object->spec);
+        if (seen_.insert("pools/" + name).second)
+            engine_.remember_pool(name, PoolMemory::from(object_at(object->status, "memory")));
+        const auto known = pools_.find(name);
+        const bool elsewhere = known == pools_.end() || known->second.site != spec.site || known->second.monitors != spec.monitors;
+        pools_.insert_or_assign(name, spec);
+        engine_.set_pool(std::move(spec), {});
+        if (!elsewhere) return;
+    }
+    for (const auto& one : in_pool_[name]) {
+        place(one);
+        watch(one);
+    }
+}
+
+void World::member(const std::string& name, const store::Record* record) {
+    if (const auto known = members_.find(name); known != members_.end()) {
+        in_pool_[known->second.pool].erase(name);
+        on_node_[known->second.node].erase(name);
+        of_instance_[known->second.instance].erase(name);
+    }
+    const auto object = read(record);
+    if (!object) {
+        members_.erase(name);
+        watched_.erase(name);
+        remembered_.erase(name);
+        watcher_.forget(name);
+        return engine_.remove_member(name, {});
+    }
+    if (!members_.contains(name)) remembered_[name] = health_named(text_at(object->status, "verdict"));
+    auto spec = MemberSpec::from(name, object->spec);
+    in_pool_[spec.pool].insert(name);
+    on_node_[spec.node].insert(name);
+    of_instance_[spec.instance].insert(name);
+    members_.insert_or_assign(name, std::move(spec));
+    place(name);
+    watch(name);
+}
+
+void World::monitor(const std::string& name, const store::Record* record) {
+    const auto object = read(record);
+    if (!object) {
+        monitors_.erase(name);
+        engine_.remove_monitor(name);
+    } else {
+        if (const auto known = monitors_.find(name); known != monitors_.end() && known->second == object->spec) return;
+        monitors_.insert_or_assign(name, object->spec);
+        engine_.set_monitor(MonitorSpec::from(name, object->spec));
+    }
+    for (const auto& [key, spec] : members_) watch(key);
+}
+
+void World::node(const std::string& name, const store::Record* record) {
+    Place now;
+    if (const auto object = read(record))
+        now = {text_at(object->spec, "address"), label_of(*object, "site"), label_of(*object, "rack")};
+    if (const auto known = nodes_.find(name); known != nodes_.end() && known->second == now) return;
+    if (record == nullptr)
+        nodes_.erase(name);
+    else
+        nodes_.insert_or_assign(name, std::move(now));
+    place_those_on(name);
+}
+
+void World::instance(const std::string& name, const store::Record* record) {
+    InstancePlace now;
+    if (const auto object = read(record))
+        now = {text_at(object->spec, "address"), text_at(object->spec, "node"),
+               static_cast<std::uint16_t>(count_at(object->spec, "port", 0, 65535))};
+    if (const auto known = instances_.find(name); known != instances_.end() && known->second == now) return;
+    if (record == nullptr)
+        instances_.erase(name);
+    else
+        instances_.insert_or_assign(name, std::move(now));
+    for (const auto& member : of_instance_[name]) {
+        place(member);
+        watch(member);
+    }
+}
+
+void World::place_those_on(const std::string& node) {
+    auto members = on_node_[node];
+    for (const auto& [instance, where] : instances_)
+        if (where.node == node) members.insert(of_instance_[instance].begin(), of_instance_[instance].end());
+    for (const auto& member : members) {
+        place(member);
+        watch(member);
+    }
+}
+
+/// Where a member is: as it says itself, or as its Instance or Node says.
+void World::place(const std::string& name) {
+    const auto& spec = members_.at(name);
+    MemberInput out{.spec = spec, .addresses = spec.addresses, .site = spec.site, .rack = spec.rack};
+    auto node = spec.node;
+    std::string address;
+    if (!spec.instance.empty()) {
+        const auto found = instances_.find(spec.instance);
+        if (found == instances_.end()) {
+            out.no_address = fmt::format("Instance {} does not exist", spec.instance);
+        } else {
+            address = found->second.address;
+            node = found->second.node;
+            if (out.spec.port == 0) out.spec.port = found->second.port;
+        }
+    }
+    if (const auto found = nodes_.find(node); found != nodes_.end()) {
+        if (address.empty() && spec.addresses.empty()) address = found->second.address;
+        if (out.site.empty()) out.site = found->second.site;
+        if (out.rack.empty()) out.rack = found->second.rack;
+    } else if (!node.empty() && address.empty()) {
+        out.no_address = fmt::format("Node {} does not exist", node);
+    }
+    if (!address.empty() && !out.addresses.add(address).ok())
+        out.no_address = fmt::format("{} {} has no IP address but \"{}\"", spec.instance.empty() ? "Node" : "Instance",
+                                     spec.instance.empty() ? node : spec.instance, address);
+    if (out.site.empty())
+        if (const auto pool = pools_.find(spec.pool); pool != pools_.end()) out.site = pool->second.site;
+    engine_.set_member(std::move(out), {});
+}
+
+void World::watch(const std::string& name) {
+    const auto* member = engine_.member(name);
+    if (member == nullptr) return;
+    Watcher::Target target{.addresses = member->addresses, .port = member->spec.port};
+    std::vector<std::string> wanted;
+    if (const auto pool = pools_.find(member->spec.pool); pool != pools_.end()) wanted = pool->second.monitors;
+    wanted.insert(wanted.end(), member->spec.monitors.begin(), member->spec.monitors.end());
+    std::set<std::string> taken;
+    for (const auto& monitor : wanted)
+        if (const auto found = monitors_.find(monitor); found != monitors_.end() && taken.insert(monitor).second)
+            target.checks.push_back({monitor, found->second});
+    if (target.checks.empty() || target.addresses.empty()) {
+        if (watched_.erase(name) > 0) watcher_.forget(name);
+        engine_.set_signal(name, {}, "config");
+        return;
+    }
+    if (const auto known = watched_.find(name); known != watched_.end() && known->second == target) return;
+    watched_.insert_or_assign(name, target);
+    if (const auto before = remembered_.extract(name)) target.remembered = before.mapped();
+    if (member->signal == Signal{})
+        engine_.set_signal(name, {.standing = target.remembered, .monitored = true, .stale = target.remembered != Health::unknown},
+                           "config");
+    watcher_.watch(name, std::move(target));
+}
+
+} // namespace orrery::gslb

@@ -66,13 +66,15 @@ Reading read_query(Bytes bytes) {
     if (query.opcode != 0) return refuse(Rcode::notimp);
     const auto questions = get16(bytes, 4), answers = get16(bytes, 6), authorities = get16(bytes, 8),
                additionals = get16(bytes, 10);
-    if (questions != 1) return refuse(Rcode::formerr);
+    if (questions > 1) return refuse(Rcode::formerr);
     std::size_t at = 12;
-    if (!query.name.read(bytes, at, Name::Pointers::no) || at + 4 > bytes.size()) return refuse(Rcode::formerr);
-    query.type = get16(bytes, at);
-    query.dns_class = get16(bytes, at + 2);
-    at += 4;
-    query.question_end = at;
+    if (questions == 1) {
+        if (!query.name.read(bytes, at, Name::Pointers::no) || at + 4 > bytes.size()) return refuse(Rcode::formerr);
+        query.type = get16(bytes, at);
+        query.dns_class = get16(bytes, at + 2);
+        at += 4;
+        query.question_end = at;
+    }
     // Each record takes 11 bytes at least, so this ends with the bytes whatever the counts say.
     const std::size_t records = static_cast<std::size_t>(answers) + authorities + additionals;
     for (std::size_t i = 0; i < records; ++i) {
@@ -94,6 +96,7 @@ Reading read_query(Bytes bytes) {
         }
         at += length;
     }
+    if (questions == 0) return refuse(Rcode::formerr);
     out.what = Reading::What::answer;
     return out;
 }
@@ -111,7 +114,21 @@ Writer::Writer(std::span<std::uint8_t> out, std::size_t limit, const Query& quer
     }
     body_at_ = at_;
     question_names_ = name_count_;
-    if (query.edns) limit_ -= std::min(limit_, opt_size);
+    if (query.edns) kept_ = opt_size;
+    limit_ -= std::min(limit_, kept_);
+}
+
+void Writer::keep_for_options(std::size_t bytes) {
+    if (!query_.edns) return;
+    kept_ += bytes;
+    limit_ -= std::min(limit_, bytes);
+}
+
+bool Writer::records(Section section, Bytes bytes, std::uint16_t count) {
+    auto& counted = counts_[static_cast<std::size_t>(section)];
+    if (count > 0xFFFF - counted || !put(bytes.data(), bytes.size())) return false;
+    counted = static_cast<std::uint16_t>(counted + count);
+    return true;
 }
 
 void Writer::clear() {
@@ -248,11 +265,11 @@ bool Writer::soa(Section section, const Name& owner, std::uint32_t ttl, const So
 std::size_t Writer::finish(const Finish& finish) {
     const auto rcode = static_cast<std::uint16_t>(finish.rcode);
     if (query_.edns) {
-        limit_ += opt_size;
-        limit_ = std::min(limit_, out_.size());
+        limit_ = std::min(limit_ + kept_, out_.size());
         const auto extended = static_cast<std::uint32_t>(rcode >> 4) << 24 | (query_.edns->dnssec_ok ? 0x8000U : 0U);
         const std::uint8_t root = 0;
-        if (put(&root, 1) && put16(type::opt) && put16(finish.edns_size) && put32(extended) && put16(0))
+        if (put(&root, 1) && put16(type::opt) && put16(finish.edns_size) && put32(extended) &&
+            put16(static_cast<std::uint16_t>(finish.options.size())) && put(finish.options.data(), finish.options.size()))
             ++counts_[static_cast<std::size_t>(Section::additional)];
     }
     const std::uint16_t flags = static_cast<std::uint16_t>(
@@ -290,6 +307,9 @@ bool read_records(Bytes bytes, std::size_t& at, std::size_t count, std::vector<R
             if (message.edns_size || !record.owner.is_root()) return false;
             message.edns_size = record.dns_class;
             message.rcode = static_cast<Rcode>(static_cast<std::uint16_t>(message.rcode) | (record.ttl >> 24) << 4);
+            message.dnssec_ok = (record.ttl & 0x8000) != 0;
+            message.options.assign(bytes.begin() + static_cast<std::ptrdiff_t>(at),
+                                   bytes.begin() + static_cast<std::ptrdiff_t>(at + length));
             at += length;
             continue;
         }

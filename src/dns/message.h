@@ -14,7 +14,8 @@ namespace orrery::dns {
 
 namespace type {
 constexpr std::uint16_t a = 1, ns = 2, cname = 5, soa = 6, ptr = 12, mx = 15, txt = 16, aaaa = 28, srv = 33, opt = 41, ixfr = 251,
-                        axfr = 252, mailb = 253, maila = 254, any = 255;
+                        axfr = 252, mailb = 253, maila = 254, any = 255, hinfo = 13, ds = 43, rrsig = 46, nsec = 47, dnskey = 48,
+                        cds = 59, cdnskey = 60, nxname = 128, tkey = 249, tsig = 250;
 }
 namespace dns_class {
 constexpr std::uint16_t in = 1, chaos = 3, any = 255;
@@ -46,8 +47,8 @@ struct Reading {
     Query query;                  ///< as far as it was read: at least its id, unless dropped
 };
 /// Reads a query by the rules of an authoritative server (RFC 1035, 6891, 8906): one question, no pointers in it, at most one OPT,
-/// no option that runs over; what is in other sections is skipped, what comes after is ignored. Allocates nothing, never reads past
-/// the end.
+/// no option that runs over; what is in other sections is skipped, what comes after is ignored. Without a question it is refused,
+/// but its OPT is there to see: RFC 7873 lets cookies be asked for so. Allocates nothing, never reads past the end.
 Reading read_query(Bytes bytes);
 
 /// Writes an answer into a buffer of fixed size, with names compressed (RFC 1035 4.1.4). A record that does not fit is not written
@@ -76,14 +77,19 @@ public:
 
     std::uint16_t count(Section section) const { return counts_[static_cast<std::size_t>(section)]; }
     std::size_t size() const { return at_; }
+    /// Records made before, whole, whose owners point to the question (offset 12) or nowhere.
+    bool records(Section section, Bytes bytes, std::uint16_t count);
     /// Forgets all records: for answers that must be whole or not there.
     void clear();
+    /// Keeps room for this many bytes of EDNS options, which `finish` is given.
+    void keep_for_options(std::size_t bytes);
 
     struct Finish {
         Rcode rcode = Rcode::noerror;
         bool authoritative = true;
         bool truncated = false;
         std::uint16_t edns_size = 1232; ///< what we can take
+        Bytes options{};                ///< of the OPT record; not more than was kept room for
     };
     /// Completes the head, adds OPT where the query had one, and returns the size of the message.
     std::size_t finish(const Finish& finish);
@@ -101,7 +107,7 @@ private:
     bool put_name(const Name& name, bool compress = true);
 
     std::span<std::uint8_t> out_;
-    std::size_t limit_, at_ = 12, body_at_ = 12;
+    std::size_t limit_, at_ = 12, body_at_ = 12, kept_ = 0;
     std::array<std::uint16_t, 3> counts_{};
     std::array<std::uint16_t, 96> names_; ///< where names begin that later ones may point to
     std::size_t name_count_ = 0, question_names_ = 0;
@@ -129,6 +135,8 @@ struct Message {
     bool has_question = false;
     std::vector<Record> answer, authority, additional; ///< without OPT
     std::optional<std::uint16_t> edns_size;
+    bool dnssec_ok = false;
+    std::vector<std::uint8_t> options; ///< of OPT
 };
 /// `invalid` for anything that is not whole.
 Result<Message> read_message(Bytes bytes);

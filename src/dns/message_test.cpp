@@ -24,7 +24,7 @@ std::string words(const Reading& reading) {
     return "answer " + reading.query.name.to_text();
 }
 
-std::vector<std::string> texts(const std::vector<Record>& records) {
+std::vector<std::string> parts(const std::vector<Record>& records) {
     std::vector<std::string> out;
     for (const auto& record : records) out.push_back(record.to_text());
     return out;
@@ -107,10 +107,10 @@ TEST(Writer, CompressesAndRepeatsTheQuestionAsItWas) {
     EXPECT_TRUE(message->authoritative && message->response && message->recursion_desired && !message->recursion_available);
     EXPECT_EQ(message->rcode, Rcode::nxdomain);
     EXPECT_EQ(message->edns_size, 1232);
-    EXPECT_THAT(texts(message->answer), ElementsAre("WEB.service.consul 0 SRV 1 1 80 n1.node.dc1.consul",
+    EXPECT_THAT(parts(message->answer), ElementsAre("WEB.service.consul 0 SRV 1 1 80 n1.node.dc1.consul",
                                                     "WEB.service.consul 0 SRV 1 1 80 n2.node.dc1.consul"));
-    EXPECT_THAT(texts(message->authority), ElementsAre("consul 0 SOA ns.consul"));
-    EXPECT_THAT(texts(message->additional), ElementsAre("n1.node.dc1.consul 0 A 192.0.2.1", "n1.node.dc1.consul 0 TXT \"k=v\"",
+    EXPECT_THAT(parts(message->authority), ElementsAre("consul 0 SOA ns.consul"));
+    EXPECT_THAT(parts(message->additional), ElementsAre("n1.node.dc1.consul 0 A 192.0.2.1", "n1.node.dc1.consul 0 TXT \"k=v\"",
                                                         "n2.node.dc1.consul 0 A 192.0.2.1", "n2.node.dc1.consul 0 TXT \"k=v\""));
 }
 

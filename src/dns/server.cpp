@@ -14,13 +14,12 @@
 #include <boost/asio/write.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <list>
 #include <netinet/in.h>
-#include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
@@ -33,7 +32,8 @@ namespace {
 namespace asio = boost::asio;
 using Tcp = asio::ip::tcp;
 constexpr auto dns_token = asio::as_tuple(asio::use_awaitable);
-constexpr std::size_t udp_batch = 32, udp_query = 4096, udp_answer = 4096;
+// Not 4096: buffers that far apart would all be in the same lines of the processor's cache.
+constexpr std::size_t udp_batch = 32, udp_query = 4096 + 64, udp_answer = 4096 + 64;
 
 /// Closes what it holds.
 class Descriptor {
@@ -93,7 +93,6 @@ struct Server::State : std::enable_shared_from_this<State> {
     std::shared_ptr<const Responder> responder;
     std::uint16_t port = 0;
     std::vector<Descriptor> sockets;
-    Descriptor wake;
     std::vector<std::thread> threads;
     std::atomic<bool> stopping{false};
     std::atomic<std::uint64_t> udp_queries{0}, tcp_queries{0}, answers{0}, dropped{0};
@@ -115,13 +114,16 @@ struct Server::State : std::enable_shared_from_this<State> {
         if (socket.get() < 0) return cannot_listen(options.address, at, "UDP", errno);
         const int on = 1, off = 0;
         if (options.threads > 1) ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
+        // A thread that waits for questions looks up now and then, should nobody be able to wake it.
+        const timeval patience{1, 0};
+        ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
         const int buffer = 4 << 20;
         ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer);
         if (v6) {
             ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-            ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_RECVPKTINFO, &on, sizeof on);
+            if (address.is_unspecified()) ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_RECVPKTINFO, &on, sizeof on);
         } else {
-            ::setsockopt(socket.get(), IPPROTO_IP, IP_PKTINFO, &on, sizeof on);
+            if (address.is_unspecified()) ::setsockopt(socket.get(), IPPROTO_IP, IP_PKTINFO, &on, sizeof on);
             // No path MTU discovery: an answer goes out whole or in fragments, never as an error to a forged "too big".
             const int dont = IP_PMTUDISC_DONT;
             ::setsockopt(socket.get(), IPPROTO_IP, IP_MTU_DISCOVER, &dont, sizeof dont);
@@ -178,22 +180,25 @@ struct Server::State : std::enable_shared_from_this<State> {
         std::vector<sockaddr_storage> from(udp_batch);
         std::vector<iovec> in_pieces(udp_batch), out_pieces(udp_batch);
         std::vector<mmsghdr> received(udp_batch), sent(udp_batch);
-        while (!stopping) {
-            std::array<pollfd, 2> waits{pollfd{fd, POLLIN, 0}, pollfd{wake.get(), POLLIN, 0}};
-            if (::poll(waits.data(), waits.size(), -1) < 0 && errno != EINTR) return;
-            if (stopping) return;
-            for (std::size_t i = 0; i < udp_batch; ++i) {
-                in_pieces[i] = {in[i].data(), in[i].size()};
-                received[i] = {};
-                auto& head = received[i].msg_hdr;
-                head.msg_name = &from[i];
-                head.msg_namelen = sizeof from[i];
-                head.msg_iov = &in_pieces[i];
-                head.msg_iovlen = 1;
-                head.msg_control = control[i].data();
-                head.msg_controllen = control[i].size();
-            }
-            const int count = ::recvmmsg(fd, received.data(), udp_batch, MSG_DONTWAIT, nullptr);
+        const auto prepare = [&](std::size_t i) {
+            auto& head = received[i].msg_hdr;
+            head.msg_namelen = sizeof from[i];
+            head.msg_controllen = control[i].size();
+            head.msg_flags = 0;
+        };
+        for (std::size_t i = 0; i < udp_batch; ++i) {
+            in_pieces[i] = {in[i].data(), in[i].size()};
+            auto& head = received[i].msg_hdr;
+            head.msg_name = &from[i];
+            head.msg_iov = &in_pieces[i];
+            head.msg_iovlen = 1;
+            head.msg_control = control[i].data();
+            prepare(i);
+        }
+        for (int count = 0; !stopping;) {
+            for (std::size_t i = 0; i < static_cast<std::size_t>(std::max(count, 0)); ++i) prepare(i);
+            // Waits for one, then takes what else is there.
+            count = ::recvmmsg(fd, received.data(), udp_batch, MSG_WAITFORONE, nullptr);
             if (count <= 0) continue;
             std::size_t answering = 0;
             for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
@@ -299,16 +304,25 @@ struct Server::State : std::enable_shared_from_this<State> {
             auto [error2, got2] = co_await asio::async_read(client->socket, asio::buffer(in), dns_token);
             if (error2) break;
             self->tcp_queries.fetch_add(1, std::memory_order_relaxed);
-            const auto size = self->responder->respond(in, asker, std::span(out).subspan(2));
+            const auto transfer = self->responder->transfer(in, asker);
+            const auto next = [&] {
+                const auto rest = std::span(out).subspan(2);
+                return transfer ? transfer->next(rest) : self->responder->respond(in, asker, rest);
+            };
+            auto size = next();
             if (size == 0) {
                 self->dropped.fetch_add(1, std::memory_order_relaxed);
                 break;
             }
-            out[0] = static_cast<std::uint8_t>(size >> 8);
-            out[1] = static_cast<std::uint8_t>(size);
-            client->idle.expires_after(std::chrono::seconds(self->options.tcp_idle_seconds));
-            auto [error3, put] = co_await asio::async_write(client->socket, asio::buffer(out.data(), size + 2), dns_token);
-            if (error3) break;
+            while (size > 0 && !failed) {
+                out[0] = static_cast<std::uint8_t>(size >> 8);
+                out[1] = static_cast<std::uint8_t>(size);
+                client->idle.expires_after(std::chrono::seconds(self->options.tcp_idle_seconds));
+                auto [error3, put] = co_await asio::async_write(client->socket, asio::buffer(out.data(), size + 2), dns_token);
+                failed = error3;
+                size = transfer && !failed ? next() : 0;
+            }
+            if (failed) break;
             self->answers.fetch_add(1, std::memory_order_relaxed);
             // Now the least idle.
             if (client->socket.is_open()) self->clients.splice(self->clients.end(), self->clients, place);
@@ -334,8 +348,6 @@ Result<Unit> Server::start() {
     boost::system::error_code bad;
     const auto address = asio::ip::make_address(state.options.address, bad);
     if (bad) return Error{Code::invalid, fmt::format("\"{}\" is no address to listen at", state.options.address)};
-    state.wake = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (state.wake.get() < 0) return cannot_listen(state.options.address, state.options.port, "eventfd", errno);
     // With any port asked for, what UDP got may be taken for TCP: then another.
     for (int attempt = 0;; ++attempt) {
         state.sockets.clear();
@@ -363,8 +375,8 @@ void Server::stop() {
     auto& state = *state_;
     if (state.threads.empty()) return;
     state.stopping = true;
-    const std::uint64_t one = 1;
-    std::ignore = ::write(state.wake.get(), &one, sizeof one); // never read: it wakes them all
+    // Says that it is not connected, and wakes who waits for it all the same.
+    for (const auto& socket : state.sockets) ::shutdown(socket.get(), SHUT_RDWR);
     asio::post(state.loop, [shared = state_] {
         boost::system::error_code ignored;
         shared->acceptor->close(ignored);

@@ -19,12 +19,22 @@ struct Asker {
     bool v6 = false;
 };
 
+/// An answer of several messages, over TCP.
+class Transfer {
+public:
+    virtual ~Transfer() = default;
+    /// Writes the next message into `out` and returns its size; 0: there was none left.
+    virtual std::size_t next(std::span<std::uint8_t> out) = 0;
+};
+
 /// Makes answers. Called from the server's threads, several at once: whatever it reads is immutable or replaced whole.
 class Responder {
 public:
     virtual ~Responder() = default;
     /// Writes the answer to `query` into `out` and returns its size; 0: no answer. Never throws, never waits.
     virtual std::size_t respond(Bytes query, const Asker& asker, std::span<std::uint8_t> out) const noexcept = 0;
+    /// What is asked over TCP is offered here first. Nothing: `respond` answers.
+    virtual std::unique_ptr<Transfer> transfer(Bytes query, const Asker& asker) const noexcept { return nullptr; }
 };
 
 /// Serves DNS over UDP and TCP at one address, on threads of its own: for UDP one a socket (SO_REUSEPORT), with batched receive and

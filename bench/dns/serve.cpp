@@ -1,0 +1,123 @@
+// An authoritative server with many names, for bench/dns/run: serve PORT NAMES static|weighted
+// Reads commands: "change N" changes N names, one after the other, and tells after how long the changed answer was on the wire;
+// "ask N" does the same N questions without a change, to see what asking costs. Ends with its input.
+#include "dns/authority.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+#include <random>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace {
+
+using namespace orrery;
+using namespace orrery::dns;
+using Clock = std::chrono::steady_clock;
+
+double ms_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
+
+Name named(const std::string& text) { return Name::from_text(text).value_or(Name()); }
+
+Tailored weighted(unsigned seed) {
+    Choice choice{.picking = Picking::one, .ttl = 30};
+    for (unsigned i = 0; i < 4; ++i)
+        choice.candidates.push_back(
+            {.v4 = std::array<std::uint8_t, 4>{10, static_cast<std::uint8_t>(seed >> 8), static_cast<std::uint8_t>(seed),
+                                               static_cast<std::uint8_t>(i + 1)},
+             .weight = 1 + i,
+             .identity = i});
+    return {.choices = {choice}};
+}
+
+[[noreturn]] void fail(const std::string& why) {
+    std::cerr << why << '\n';
+    std::exit(1);
+}
+
+class Client {
+public:
+    explicit Client(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_DGRAM, 0)) {
+        sockaddr_in to{};
+        to.sin_family = AF_INET;
+        to.sin_port = htons(port);
+        to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        const timeval wait{1, 0};
+        ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
+        if (::connect(socket_, reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) fail("cannot connect");
+    }
+    ~Client() { ::close(socket_); }
+    /// The first address in the answer, as a number; 0: none.
+    std::uint32_t ask(const std::vector<std::uint8_t>& query) const {
+        std::array<std::uint8_t, 1500> in{};
+        if (::send(socket_, query.data(), query.size(), 0) < 0) return 0;
+        const auto size = ::recv(socket_, in.data(), in.size(), 0);
+        if (size <= 0) return 0;
+        const auto message = read_message(Bytes(in).first(static_cast<std::size_t>(size)));
+        if (!message.ok() || message->answer.empty() || message->answer[0].data.size() != 4) return 0;
+        const auto& data = message->answer[0].data;
+        return std::uint32_t{data[0]} << 24 | std::uint32_t{data[1]} << 16 | std::uint32_t{data[2]} << 8 | data[3];
+    }
+
+private:
+    int socket_;
+};
+
+void tell(std::vector<double> times, std::size_t wrong) {
+    std::sort(times.begin(), times.end());
+    std::cout << fmt::format(R"({{"median_ms": {:.3f}, "p99_ms": {:.3f}, "max_ms": {:.3f}, "wrong": {}}})", times[times.size() / 2],
+                             times[times.size() * 99 / 100], times.back(), wrong)
+              << std::endl;
+}
+
+} // namespace
+
+int main(int count, char** arguments) {
+    if (count != 4) fail("serve PORT NAMES static|weighted");
+    const auto port = static_cast<std::uint16_t>(std::atoi(arguments[1]));
+    const auto names = static_cast<unsigned>(std::atoi(arguments[2]));
+    const bool dynamic = std::string_view(arguments[3]) == "weighted";
+    const auto started = Clock::now();
+    std::string text = "$TTL 300\n@ SOA ns1 host 1 7200 900 604800 60\n@ NS ns1\nns1 A 127.0.0.1\n";
+    for (unsigned i = 0; i < names && !dynamic; ++i) text += fmt::format("n{} A 10.{}.{}.1\n", i, i >> 8 & 255, i & 255);
+    auto zone = parse_zone(text, named("bench.test"));
+    if (!zone.ok()) fail(zone.error().text());
+    const auto authority = std::make_shared<Authority>(Authority::Options{});
+    Authority::Update update{.revision = 1};
+    update.zones.push_back(std::move(*zone));
+    for (unsigned i = 0; i < names && dynamic; ++i) update.names.emplace_back(named(fmt::format("n{}.bench.test", i)), weighted(i));
+    if (const auto done = authority->apply(std::move(update)); !done.ok()) fail(done.error().text());
+    Server server({.port = port}, authority);
+    if (const auto done = server.start(); !done.ok()) fail(done.error().text());
+    std::cout << fmt::format(R"({{"port": {}, "ready_ms": {:.1f}}})", server.port(), ms_since(started)) << std::endl;
+    const Client client(server.port());
+    std::mt19937 random(1);
+    std::string command;
+    unsigned times = 0;
+    for (std::uint64_t revision = 2; std::cin >> command >> times;) {
+        std::vector<double> took;
+        std::size_t wrong = 0;
+        for (unsigned i = 0; i < times; ++i) {
+            const auto name = named(fmt::format("n{}.bench.test", random() % names));
+            const auto query = write_query(static_cast<std::uint16_t>(i), name, type::a);
+            const auto mark = static_cast<unsigned>(revision * 7919);
+            const auto start = Clock::now();
+            if (command == "change") {
+                Authority::Update one{.revision = revision++};
+                one.names.emplace_back(name, weighted(mark));
+                if (const auto done = authority->apply(std::move(one)); !done.ok()) fail(done.error().text());
+            }
+            const auto got = client.ask(query);
+            took.push_back(ms_since(start));
+            if (command == "change" && (got >> 8 & 0xFFFF) != (mark & 0xFFFF)) ++wrong;
+        }
+        tell(std::move(took), wrong);
+    }
+    server.stop();
+    return 0;
+}

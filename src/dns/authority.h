@@ -1,0 +1,83 @@
+#pragma once
+
+#include "core/clock.h"
+#include "dns/choice.h"
+#include "dns/cookie.h"
+#include "dns/message.h"
+#include "dns/rate_limit.h"
+#include "dns/server.h"
+#include "dns/zone_file.h"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace orrery::dns {
+
+/// Answers authoritatively for zones: static records, and beside them dynamic names, each a choice that was decided elsewhere.
+///
+/// `respond` may be called from any number of threads; it reads one immutable snapshot, takes no lock, allocates nothing. `apply`
+/// makes the next snapshot, in which only what changed is made anew, and puts it in the place of the old: an answer is wholly of
+/// one or wholly of the other. Calls of `apply` wait for each other.
+class Authority final : public Responder {
+public:
+    struct Options {
+        std::string nsid;                  ///< what we call ourselves to who asks with NSID; at most 64 bytes, none if empty
+        std::string version, identity;     ///< version.bind and id.server in class CH; refused where empty
+        std::uint16_t udp_size = 1232;     ///< the largest answer over UDP
+        std::vector<CookieSecret> cookies; ///< the first makes them, all are honoured; none: no cookies
+        std::uint16_t tcp_keepalive = 300; ///< tenths of a second, told to who asks; what the server grants
+        std::vector<Prefix> transfer_to;   ///< secondaries that may take zones over TCP
+        RateLimit::Options rate_limit;
+        const Clock* clock = nullptr; ///< of cookies and limits; the machine's if not given
+    };
+    explicit Authority(Options options);
+    ~Authority() override;
+
+    /// What changes at once. Zones that are touched get the revision as their serial, the same on every server that follows the
+    /// same store.
+    struct Update {
+        std::uint64_t revision = 0;
+        std::vector<Zone> zones;         ///< new, or in the place of what they were; dynamic names in them stay
+        std::vector<Name> without_zones; ///< with their dynamic names
+        std::vector<std::pair<Name, Tailored>> names;
+        std::vector<Name> without_names;
+    };
+    /// All of it or nothing. `invalid` names the zone or the name: one that is in no zone, or hidden by a delegation; addresses or
+    /// an alias where the zone has some already; an alias at a zone's origin.
+    Result<Unit> apply(Update update);
+
+    std::size_t respond(Bytes query, const Asker& asker, std::span<std::uint8_t> out) const noexcept override;
+    std::unique_ptr<Transfer> transfer(Bytes query, const Asker& asker) const noexcept override;
+
+    /// The records of a zone as they are now, its SOA first; of a dynamic name those that clients of no prefix may get.
+    /// `not_found` where there is no such zone.
+    Result<std::vector<ZoneRecord>> zone_records(const Name& origin) const;
+
+    struct ZoneCounts {
+        std::uint64_t queries = 0, nxdomain = 0;
+    };
+    struct Statistics {
+        std::uint64_t queries = 0, tcp = 0, truncated = 0, limited = 0, slipped = 0, malformed = 0, with_subnet = 0,
+                      valid_cookies = 0;
+        std::map<std::uint16_t, std::uint64_t> by_type; ///< those over 257 as 0xFFFF
+        std::map<std::uint16_t, std::uint64_t> by_rcode;
+        std::map<std::string, ZoneCounts> by_zone;
+    };
+    Statistics statistics() const;
+    std::size_t name_count() const; ///< of names there is something at
+    /// Zones, dynamic names and what is still waiting for readers to leave, for tests.
+    std::size_t waiting_garbage() const;
+
+    static constexpr std::size_t max_candidates = 1024, max_choices = 4096, max_rules = 1'000'000;
+
+private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+} // namespace orrery::dns

@@ -1,0 +1,63 @@
+#include "dns/edns.h"
+
+#include <cstring>
+
+namespace orrery::dns {
+
+namespace {
+
+bool read_subnet(Bytes data, std::optional<AskedOptions::Subnet>& out) {
+    if (out || data.size() < 4 || data[0] != 0 || (data[1] != 1 && data[1] != 2)) return false;
+    AskedOptions::Subnet subnet;
+    subnet.v6 = data[1] == 2;
+    subnet.source = data[2];
+    if (subnet.source > (subnet.v6 ? 128 : 32) || data[3] != 0) return false;
+    const std::size_t bytes = (subnet.source + 7U) / 8;
+    if (data.size() != 4 + bytes) return false;
+    if (bytes > 0) std::memcpy(subnet.address.data(), &data[4], bytes);
+    if (subnet.source % 8 != 0 && (subnet.address[bytes - 1] & (0xFF >> subnet.source % 8)) != 0) return false;
+    out = subnet;
+    return true;
+}
+
+} // namespace
+
+bool read_options(Bytes options, AskedOptions& out) {
+    // That no option runs over was seen when the query was read.
+    while (options.size() >= 4) {
+        const auto code = options[0] << 8 | options[1];
+        const auto length = static_cast<std::size_t>(options[2] << 8 | options[3]);
+        const auto data = options.subspan(4, length);
+        options = options.subspan(4 + length);
+        switch (code) {
+        case option::nsid: out.nsid = true; break;
+        case option::keepalive: out.keepalive = true; break;
+        case option::subnet:
+            if (!read_subnet(data, out.subnet)) return false;
+            break;
+        case option::cookie:
+            if (data.size() != 8 && (data.size() < 16 || data.size() > 40)) return false;
+            if (!out.client_cookie.empty()) break; // RFC 7873 5.2: only the first counts
+            out.client_cookie = data.first(8);
+            out.server_cookie = data.subspan(8);
+            break;
+        default: break;
+        }
+    }
+    return true;
+}
+
+void OptionWriter::put(std::uint16_t code, Bytes data, Bytes more) {
+    const auto length = data.size() + more.size();
+    if (size_ + 4 + length > bytes_.size()) return;
+    bytes_[size_++] = static_cast<std::uint8_t>(code >> 8);
+    bytes_[size_++] = static_cast<std::uint8_t>(code);
+    bytes_[size_++] = static_cast<std::uint8_t>(length >> 8);
+    bytes_[size_++] = static_cast<std::uint8_t>(length);
+    for (const auto part : {data, more}) {
+        if (!part.empty()) std::memcpy(&bytes_[size_], part.data(), part.size());
+        size_ += part.size();
+    }
+}
+
+} // namespace orrery::dns

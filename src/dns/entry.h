@@ -1,0 +1,111 @@
+#pragma once
+
+#include "dns/choice.h"
+#include "dns/client_map.h"
+#include "dns/draw.h"
+#include "dns/name.h"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace orrery::dns {
+
+/// A choice made ready: every record it may answer with is bytes already, to be copied behind the question (its owner is a pointer
+/// to the name asked for).
+struct ReadyChoice {
+    explicit ReadyChoice(const Choice& from);
+
+    static constexpr std::size_t a_size = 16, aaaa_size = 28;
+    Choice choice;
+    AliasTable table; ///< of Picking::one
+    struct Family {
+        std::vector<std::uint8_t> all;      ///< the records of all that have an address of this family, in order, none twice
+        std::uint16_t all_count = 0;        ///<
+        std::vector<std::int16_t> place_of; ///< of a candidate's record in `all`; −1: none
+    };
+    Family v4, v6;
+    std::vector<std::uint8_t> alias; ///< the CNAME record
+};
+
+/// A dynamic name made ready.
+struct Dynamic {
+    explicit Dynamic(const Tailored& from);
+    std::vector<ReadyChoice> choices;
+    ClientMap v4, v6;
+    bool has_alias = false, has_v4 = false, has_v6 = false; ///< in any of its choices
+    bool by_client = false;                                 ///< the answer depends on who asks
+};
+
+/// What a name answers with, in one block of memory: this, its sets of records, its name, its records' bytes.
+struct Entry {
+    enum Flag : std::uint8_t {
+        apex = 1,
+        cut = 2,       ///< delegated from here
+        below_cut = 4, ///< glue, or hidden by a delegation above
+        wildcard_child = 8,
+        alias = 16, ///< has a CNAME among its static records
+        is_wildcard = 32,
+    };
+    struct Set {
+        std::uint16_t type = 0, count = 0;
+        std::uint32_t at = 0, size = 0; ///< of the bytes: whole records, each with a pointer to the question as its owner
+        std::uint32_t signature_at = 0; ///< RRSIG records in the same form, if the zone is signed
+        std::uint16_t signature_size = 0, signature_count = 0;
+    };
+    static constexpr std::uint32_t nowhere = 0xFFFFFFFF;
+
+    std::uint64_t hash = 0;
+    std::uint32_t zone = 0;              ///< its place among the snapshot's zones
+    std::uint32_t parent_zone = nowhere; ///< of an apex, where we serve the zone above too: that answers for DS
+    std::uint8_t flags = 0, name_size = 0;
+    std::uint16_t set_count = 0;
+    std::uint32_t bytes_size = 0;
+    std::unique_ptr<const Dynamic> dynamic;
+
+    bool is(Flag flag) const { return (flags & flag) != 0; }
+    std::span<const Set> sets() const { return {reinterpret_cast<const Set*>(this + 1), set_count}; }
+    Bytes name() const { return {reinterpret_cast<const std::uint8_t*>(sets().data() + set_count), name_size}; }
+    Bytes bytes(std::size_t at, std::size_t size) const { return {name().data() + name_size + at, size}; }
+    Bytes bytes(const Set& set) const { return bytes(set.at, set.size); }
+    const Set* set(std::uint16_t type) const {
+        for (const auto& one : sets())
+            if (one.type == type) return &one;
+        return nullptr;
+    }
+    /// Nothing but a place between others.
+    bool is_empty() const { return set_count == 0 && dynamic == nullptr; }
+};
+
+struct FreeEntry {
+    void operator()(const Entry* entry) const;
+};
+using EntryPtr = std::unique_ptr<const Entry, FreeEntry>;
+/// Copies what it is given; `like` says the rest.
+EntryPtr make_entry(Entry like, Bytes name, std::span<const Entry::Set> sets, Bytes bytes);
+
+/// The records of a set, as they stand in an entry's bytes.
+struct RecordView {
+    std::uint32_t ttl = 0;
+    Bytes data;
+};
+class RecordViews {
+public:
+    explicit RecordViews(Bytes bytes) : rest_(bytes) {}
+    bool next(RecordView& out) {
+        if (rest_.size() < 12) return false;
+        out.ttl = std::uint32_t{rest_[6]} << 24 | std::uint32_t{rest_[7]} << 16 | std::uint32_t{rest_[8]} << 8 | rest_[9];
+        const std::size_t size = std::size_t{rest_[10]} << 8 | rest_[11];
+        out.data = rest_.subspan(12, size);
+        rest_ = rest_.subspan(12 + size);
+        return true;
+    }
+
+private:
+    Bytes rest_;
+};
+/// Appends a record whose owner is a pointer to the question.
+void append_record(std::vector<std::uint8_t>& out, std::uint16_t type, std::uint32_t ttl, Bytes data);
+
+} // namespace orrery::dns

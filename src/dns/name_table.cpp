@@ -1,0 +1,188 @@
+#include "dns/name_table.h"
+
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+namespace orrery::dns {
+
+namespace {
+constexpr unsigned root_bits = 12, node_bits = 6, deepest = root_bits + 8 * node_bits;
+bool is_node(std::uintptr_t slot) { return (slot & 1) != 0; }
+const Entry* entry_of(std::uintptr_t slot) { return reinterpret_cast<const Entry*>(slot); }
+bool is_it(const Entry& entry, std::uint64_t hash, Bytes name) {
+    return entry.hash == hash && entry.name_size == name.size() && std::memcmp(entry.name().data(), name.data(), name.size()) == 0;
+}
+} // namespace
+
+static_assert(sizeof(NameTable::Root) == sizeof(NameTable::Slot) << root_bits);
+
+/// Up to 64 slots, of which only those used are there. At the deepest level, where hashes are all equal, a plain list.
+struct NameTable::Node {
+    std::uint64_t used = 0; ///< a bit for each slot; at the deepest level their number
+    std::uint32_t count = 0;
+    std::uint32_t listed = 0;
+    Slot slots[1]; // NOLINT: as many as there are
+
+    static Node* make(std::size_t count) {
+        void* memory = ::operator new(sizeof(Node) + (count == 0 ? 0 : count - 1) * sizeof(Slot));
+        auto* node = new (memory) Node;
+        node->count = static_cast<std::uint32_t>(count);
+        return node;
+    }
+    static Node* of(Slot slot) { return reinterpret_cast<Node*>(slot & ~Slot{1}); }
+    Slot slot() const { return reinterpret_cast<Slot>(this) | 1; }
+};
+
+void NameTable::Garbage::FreeNode::operator()(Node* node) const { ::operator delete(node); }
+NameTable::Garbage::~Garbage() = default;
+
+NameTable::NameTable() : root_(std::make_unique<Root>()) {}
+
+NameTable::~NameTable() {
+    for (const auto slot : root_->slots) free_all(slot);
+}
+
+void NameTable::free_all(Slot slot) {
+    if (slot == 0) return;
+    if (!is_node(slot)) {
+        FreeEntry{}(entry_of(slot));
+        return;
+    }
+    auto* node = Node::of(slot);
+    for (std::size_t i = 0; i < node->count; ++i) free_all(node->slots[i]);
+    ::operator delete(node);
+}
+
+const Entry* NameTable::find(const Root& root, std::uint64_t hash, Bytes name) {
+    auto slot = root.slots[hash & ((1U << root_bits) - 1)];
+    for (unsigned shift = root_bits; slot != 0; shift += node_bits) {
+        if (!is_node(slot)) return is_it(*entry_of(slot), hash, name) ? entry_of(slot) : nullptr;
+        const auto* node = Node::of(slot);
+        if (node->listed != 0) {
+            for (std::size_t i = 0; i < node->count; ++i)
+                if (is_it(*entry_of(node->slots[i]), hash, name)) return entry_of(node->slots[i]);
+            return nullptr;
+        }
+        const auto bit = 1ULL << (hash >> shift & 63);
+        if ((node->used & bit) == 0) return nullptr;
+        slot = node->slots[std::popcount(node->used & (bit - 1))];
+    }
+    return nullptr;
+}
+
+const NameTable::Root* NameTable::version() {
+    shared_ = true;
+    return root_.get();
+}
+
+void NameTable::own_root() {
+    if (!shared_) return;
+    auto copy = std::make_unique<Root>(*root_);
+    garbage_.roots.push_back(std::move(root_));
+    root_ = std::move(copy);
+    shared_ = false;
+}
+
+void NameTable::set(EntryPtr entry) {
+    own_root();
+    auto& slot = root_->slots[entry->hash & ((1U << root_bits) - 1)];
+    slot = put(slot, std::move(entry), root_bits);
+}
+
+NameTable::Slot NameTable::put(Slot into, EntryPtr entry, unsigned shift) {
+    if (into == 0) return reinterpret_cast<Slot>(entry.release());
+    const auto name = entry->name();
+    const auto hash = entry->hash;
+    if (!is_node(into)) {
+        const auto* there = entry_of(into);
+        if (is_it(*there, hash, name)) {
+            garbage_.entries.emplace_back(there);
+            return reinterpret_cast<Slot>(entry.release());
+        }
+        if (shift >= deepest) {
+            auto* both = Node::make(2);
+            both->listed = 1;
+            both->slots[0] = into;
+            both->slots[1] = reinterpret_cast<Slot>(entry.release());
+            return both->slot();
+        }
+        auto* one = Node::make(1);
+        one->used = 1ULL << (there->hash >> shift & 63);
+        one->slots[0] = into;
+        return put(one->slot(), std::move(entry), shift);
+    }
+    auto* node = Node::of(into);
+    const auto old = [&] { garbage_.nodes.emplace_back(node); };
+    if (node->listed != 0) {
+        std::size_t at = 0;
+        while (at < node->count && !is_it(*entry_of(node->slots[at]), hash, name)) ++at;
+        auto* copy = Node::make(at < node->count ? node->count : node->count + 1U);
+        copy->listed = 1;
+        std::memcpy(copy->slots, node->slots, node->count * sizeof(Slot));
+        if (at < node->count) garbage_.entries.emplace_back(entry_of(node->slots[at]));
+        copy->slots[at] = reinterpret_cast<Slot>(entry.release());
+        old();
+        return copy->slot();
+    }
+    const auto bit = 1ULL << (hash >> shift & 63);
+    const auto at = static_cast<std::size_t>(std::popcount(node->used & (bit - 1)));
+    if ((node->used & bit) != 0) {
+        auto* copy = Node::make(node->count);
+        copy->used = node->used;
+        std::memcpy(copy->slots, node->slots, node->count * sizeof(Slot));
+        copy->slots[at] = put(node->slots[at], std::move(entry), shift + node_bits);
+        old();
+        return copy->slot();
+    }
+    auto* copy = Node::make(node->count + 1U);
+    copy->used = node->used | bit;
+    std::memcpy(copy->slots, node->slots, at * sizeof(Slot));
+    copy->slots[at] = reinterpret_cast<Slot>(entry.release());
+    std::memcpy(copy->slots + at + 1, node->slots + at, (node->count - at) * sizeof(Slot));
+    old();
+    return copy->slot();
+}
+
+void NameTable::erase(std::uint64_t hash, Bytes name) {
+    if (find(hash, name) == nullptr) return;
+    own_root();
+    auto& slot = root_->slots[hash & ((1U << root_bits) - 1)];
+    slot = without(slot, hash, name, root_bits);
+}
+
+/// The name is there.
+NameTable::Slot NameTable::without(Slot from, std::uint64_t hash, Bytes name, unsigned shift) {
+    if (!is_node(from)) {
+        garbage_.entries.emplace_back(entry_of(from));
+        return 0;
+    }
+    auto* node = Node::of(from);
+    std::size_t at = 0;
+    std::uint64_t bit = 0;
+    Slot left = 0;
+    if (node->listed != 0) {
+        while (!is_it(*entry_of(node->slots[at]), hash, name)) ++at;
+        garbage_.entries.emplace_back(entry_of(node->slots[at]));
+    } else {
+        bit = 1ULL << (hash >> shift & 63);
+        at = static_cast<std::size_t>(std::popcount(node->used & (bit - 1)));
+        left = without(node->slots[at], hash, name, shift + node_bits);
+    }
+    garbage_.nodes.emplace_back(node);
+    if (left == 0 && node->count == 1) return 0;
+    auto* copy = Node::make(left == 0 ? node->count - 1U : node->count);
+    copy->listed = node->listed;
+    copy->used = left == 0 ? node->used & ~bit : node->used;
+    std::memcpy(copy->slots, node->slots, at * sizeof(Slot));
+    if (left != 0) {
+        copy->slots[at] = left;
+        std::memcpy(copy->slots + at + 1, node->slots + at + 1, (node->count - at - 1) * sizeof(Slot));
+    } else {
+        std::memcpy(copy->slots + at, node->slots + at + 1, (node->count - at - 1) * sizeof(Slot));
+    }
+    return copy->slot();
+}
+
+} // namespace orrery::dns

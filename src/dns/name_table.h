@@ -1,0 +1,66 @@
+#pragma once
+
+#include "dns/entry.h"
+#include "dns/name_key.h"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace orrery::dns {
+
+/// A map from names to entries of which a writer makes new versions that share all that did not change: a change of one name in
+/// 100,000 copies one path. Readers see the version they loaded, whole. One writer at a time; what a change made unreachable is
+/// handed out by `take_garbage`, and may be freed when no reader can be in an older version.
+class NameTable {
+public:
+    using Slot = std::uintptr_t; ///< nothing, an Entry, or a Node with its lowest bit set
+    struct Node;
+    struct Root {
+        std::array<Slot, 4096> slots{};
+    };
+    /// What became unreachable.
+    class Garbage {
+    public:
+        Garbage() = default;
+        Garbage(Garbage&&) noexcept = default;
+        Garbage& operator=(Garbage&&) noexcept = default;
+        ~Garbage();
+
+    private:
+        friend class NameTable;
+        struct FreeNode {
+            void operator()(Node* node) const;
+        };
+        std::vector<std::unique_ptr<Node, FreeNode>> nodes;
+        std::vector<EntryPtr> entries;
+        std::vector<std::unique_ptr<const Root>> roots;
+    };
+
+    NameTable();
+    ~NameTable();
+    NameTable(const NameTable&) = delete;
+    NameTable& operator=(const NameTable&) = delete;
+
+    /// The entry of `name`, or nothing. Of readers, with a root they got from a snapshot.
+    static const Entry* find(const Root& root, std::uint64_t hash, Bytes name);
+
+    /// The version that holds all changes so far. It will not change any more.
+    const Root* version();
+    void set(EntryPtr entry);
+    void erase(std::uint64_t hash, Bytes name);
+    const Entry* find(std::uint64_t hash, Bytes name) const { return find(*root_, hash, name); }
+    Garbage take_garbage() { return std::exchange(garbage_, {}); }
+
+private:
+    void own_root();
+    Slot put(Slot into, EntryPtr entry, unsigned shift);
+    Slot without(Slot from, std::uint64_t hash, Bytes name, unsigned shift);
+    static void free_all(Slot slot);
+
+    std::unique_ptr<Root> root_;
+    bool shared_ = false; ///< a reader may have the root
+    Garbage garbage_;
+};
+
+} // namespace orrery::dns

@@ -1,0 +1,152 @@
+#pragma once
+
+#include "dns/authority.h"
+#include "dns/epoch.h"
+#include "dns/name_table.h"
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <unordered_set>
+
+/// What Authority is made of: the snapshot that answers are read from, and what the next one is made from.
+namespace orrery::dns {
+
+/// A number that one thread at a time counts up and any may read.
+class Tally {
+public:
+    void add(std::uint64_t by = 1) { value_.store(value_.load(std::memory_order_relaxed) + by, std::memory_order_relaxed); }
+    std::uint64_t get() const { return value_.load(std::memory_order_relaxed); }
+
+private:
+    std::atomic<std::uint64_t> value_{0};
+};
+
+constexpr std::size_t counted_types = 259, counted_rcodes = 24;
+
+/// What a thread that answers has for itself.
+struct Answerer {
+    std::size_t place = 0;
+    std::uint64_t random = 0;
+    std::uint32_t turn = 0;
+    Tally queries, tcp, truncated, limited, slipped, malformed, with_subnet, valid_cookies;
+    std::array<Tally, counted_types> by_type;
+    std::array<Tally, counted_rcodes> by_rcode;
+
+    std::uint64_t dice() { // xorshift64*
+        random ^= random >> 12;
+        random ^= random << 25;
+        random ^= random >> 27;
+        return random * 0x2545F4914F6CDD1DU;
+    }
+};
+
+struct ZoneTallies {
+    explicit ZoneTallies(std::size_t places) : each(places) {}
+    struct alignas(64) One {
+        Tally queries, nxdomain;
+    };
+    std::vector<One> each;
+};
+
+/// A zone as answers need it.
+struct ZoneView {
+    std::string origin; ///< in lower case, as on the wire
+    Name name;
+    Writer::Soa soa;
+    std::uint32_t negative_ttl = 0;
+    /// The SOA record for negative answers. Its owner, and tails of the names in it, are pointers to where the zone's name stands
+    /// in the question: `patches` says where.
+    std::vector<std::uint8_t> negative;
+    std::array<std::uint16_t, 3> patches{};
+    std::size_t patch_count = 0;
+    std::shared_ptr<ZoneTallies> tallies;
+};
+
+struct Snapshot {
+    const NameTable::Root* names = nullptr;
+    std::vector<std::shared_ptr<const ZoneView>> zones; ///< by number; nothing where there is none any more
+    std::size_t deepest = 0;                            ///< labels of the deepest name: nothing need be looked for below
+};
+
+/// Static records of one type at one name.
+struct StaticSet {
+    std::uint16_t type = 0;
+    std::uint32_t ttl = 0;
+    std::vector<std::vector<std::uint8_t>> data;
+    bool operator==(const StaticSet&) const = default;
+};
+using StaticSets = std::vector<StaticSet>;
+
+/// A zone as the next snapshot is made from. Keys are names in lower case, as on the wire.
+struct ZoneState {
+    Name name;
+    std::string origin;
+    std::uint32_t number = 0;
+    std::uint32_t serial = 0;
+    std::unordered_map<std::string, StaticSets> statics;
+    std::unordered_map<std::string, std::shared_ptr<const Tailored>> dynamics;
+    /// Every name that exists, those between others too, with how many are right below it.
+    struct Place {
+        std::uint32_t children = 0;
+        bool data = false;
+    };
+    std::unordered_map<std::string, Place> places;
+    std::unordered_set<std::string> cuts;
+    std::shared_ptr<ZoneTallies> tallies;
+};
+using Statics = std::unordered_map<std::string, StaticSets>;
+
+struct Authority::State {
+    explicit State(Options options_);
+
+    Options options;
+    const Clock& clock;
+    mutable Epochs<Answerer> epochs;
+    mutable RateLimit rate_limit;
+    std::atomic<const Snapshot*> current{nullptr};
+    std::shared_ptr<std::atomic<int>> transfers = std::make_shared<std::atomic<int>>(0);
+
+    // --- Of the writer -------------------------------------------------------------------------------------------------
+    mutable std::mutex writing;
+    std::unordered_map<std::string, std::unique_ptr<ZoneState>> zones;
+    NameTable table;
+    std::unique_ptr<const Snapshot> published;
+    std::size_t deepest = 0;
+    struct Retired {
+        std::uint64_t turn = 0;
+        NameTable::Garbage garbage;
+        std::unique_ptr<const Snapshot> snapshot;
+    };
+    std::deque<Retired> retired;
+    std::size_t names = 0;
+
+    /// The deepest zone that holds the name; nothing if none does. From `skip` labels on.
+    ZoneState* zone_of(std::string_view key, std::size_t skip = 0) const;
+    Result<Unit> check(const Update& update, const std::unordered_map<std::string, Statics>& staged) const;
+    Result<Unit> apply(Update update);
+    void publish(const std::unordered_set<ZoneState*>& touched);
+    void tidy();
+
+    // Names whose entries must be made anew, and zones whose SOA must.
+    struct Dirty {
+        std::unordered_map<ZoneState*, std::unordered_set<std::string>> names;
+        std::unordered_set<ZoneState*> zones;
+    };
+    void replace_statics(ZoneState& zone, Statics statics, Dirty& dirty);
+    void rebuild_places(ZoneState& zone, Dirty& dirty);
+    void update_place(ZoneState& zone, const std::string& key, Dirty& dirty);
+    void add_below(ZoneState& zone, const std::string& key, Dirty& dirty);
+    void drop_below(ZoneState& zone, const std::string& key, Dirty& dirty);
+    void remake(ZoneState& zone, const std::string& key);
+    std::shared_ptr<const ZoneView> view_of(const ZoneState& zone) const;
+};
+
+inline Bytes bytes_of(std::string_view key) { return {reinterpret_cast<const std::uint8_t*>(key.data()), key.size()}; }
+/// Without its first label.
+inline std::string_view above(std::string_view key) { return key.substr(1U + static_cast<std::uint8_t>(key[0])); }
+Name name_of_key(std::string_view key);
+
+} // namespace orrery::dns

@@ -1,0 +1,96 @@
+// Whatever is asked of the authoritative server, by whatever transport, the answer reads, is for the question and keeps to its
+// limits.
+#include "dns/authority.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <vector>
+
+namespace {
+
+using namespace orrery;
+using namespace orrery::dns;
+
+void demand(bool holds) {
+    if (!holds) std::abort();
+}
+
+Name named(std::string_view text) { return Name::from_text(text).value_or(Name()); }
+
+Choice choice(Picking picking, int members, std::size_t most = 0) {
+    Choice out{.picking = picking, .most = most};
+    for (int i = 0; i < members; ++i) {
+        Candidate one{.weight = static_cast<std::uint32_t>(i % 4),
+                      .identity = static_cast<std::uint64_t>(i),
+                      .domain = static_cast<std::uint32_t>(i % 3)};
+        if (i % 3 != 1) one.v4 = std::array<std::uint8_t, 4>{10, 0, 0, static_cast<std::uint8_t>(i)};
+        if (i % 3 != 0) one.v6 = std::array<std::uint8_t, 16>{0x20, 1, static_cast<std::uint8_t>(i)};
+        out.candidates.push_back(one);
+    }
+    return out;
+}
+
+/// A zone with something of everything, made once.
+struct World {
+    Authority authority{{.nsid = "fuzz",
+                         .version = "1",
+                         .identity = "fuzz",
+                         .cookies = {CookieSecret{1, 2, 3}},
+                         .transfer_to = {Prefix{.address = {10, 0, 0, 0}, .length = 8}},
+                         .rate_limit = {.per_second = 100'000}}};
+    World() {
+        std::string text = "$TTL 300\n@ SOA ns h 1 2 3 4 5\n NS ns\n MX 1 m\nns A 192.0.2.1\nw A 192.0.2.2\nc CNAME w\nd CNAME "
+                           "dyn\nl CNAME l2\nl2 CNAME l\n*.x TXT a\n"
+                           "*.y CNAME c\na.b.c.d A 192.0.2.3\ns NS ns.s\nns.s A 192.0.2.4\ns DS 1 13 2 00\n";
+        for (int i = 0; i < 200; ++i) text += "big AAAA 2001:db8::" + std::to_string(i) + "\n";
+        Authority::Update update{.revision = 1};
+        for (const auto* origin : {"z", "k.z"}) {
+            auto zone = parse_zone(text, named(origin));
+            demand(zone.ok());
+            update.zones.push_back(std::move(*zone));
+        }
+        update.names.emplace_back(named("dyn.z"), Tailored{.choices = {choice(Picking::one, 9)}});
+        update.names.emplace_back(named("all.z"), Tailored{.choices = {choice(Picking::all, 9)}});
+        update.names.emplace_back(named("many.z"), Tailored{.choices = {choice(Picking::many, 30)}});
+        update.names.emplace_back(named("sub.z"), Tailored{.choices = {choice(Picking::subset, 30, 4)}});
+        update.names.emplace_back(named("turn.z"), Tailored{.choices = {choice(Picking::rotate, 300)}});
+        Choice alias{.alias = named("w.z")};
+        update.names.emplace_back(
+            named("*.geo.z"),
+            Tailored{.choices = {choice(Picking::sticky, 9, 2), alias, choice(Picking::all, 0)},
+                     .by_client = {{Prefix{.address = {10}, .length = 8}, 1}, {Prefix{.address = {10, 1}, .length = 16}, 2}}});
+        demand(authority.apply(std::move(update)).ok());
+    }
+};
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    static const World world;
+    static std::vector<std::uint8_t> out(65535);
+    if (size < 2) return 0;
+    const bool tcp = (data[0] & 1) != 0;
+    Asker asker{.transport = tcp ? Asker::Transport::tcp : Asker::Transport::udp, .v6 = (data[0] & 2) != 0};
+    asker.address[0] = 10;
+    asker.address[1] = data[1];
+    const Bytes query(data + 2, size - 2);
+    const auto room = tcp ? out.size() : std::size_t{4096};
+    const auto answered = world.authority.respond(query, asker, std::span(out).first(room));
+    demand(answered <= room && (tcp || answered <= 1232));
+    const auto reading = read_query(query);
+    if (answered > 0) {
+        const auto message = read_message(Bytes(out).first(answered));
+        demand(message.ok() && message->response && !message->recursion_available);
+        demand(message->id == (query[0] << 8 | query[1]));
+        if (reading.what == Reading::What::answer) {
+            demand(message->has_question && message->name == reading.query.name && message->type == reading.query.type);
+            demand(message->edns_size.has_value() == reading.query.edns.has_value());
+            demand(!reading.query.edns || answered <= std::max<std::size_t>(reading.query.edns->size, 512) || tcp);
+        }
+        demand(!message->truncated || (message->answer.empty() && !tcp));
+    }
+    if (const auto transfer = world.authority.transfer(query, asker))
+        for (std::size_t part = 0, messages = 0; (part = transfer->next(out)) > 0; ++messages)
+            demand(messages < 100 && read_message(Bytes(out).first(part)).ok());
+    return 0;
+}

@@ -10,20 +10,20 @@
 
 namespace orrery::dns {
 
-namespace {
-
 std::uint32_t read32(Bytes bytes, std::size_t at) {
     return std::uint32_t{bytes[at]} << 24 | std::uint32_t{bytes[at + 1]} << 16 | std::uint32_t{bytes[at + 2]} << 8 | bytes[at + 3];
-}
-
-void write32(std::span<std::uint8_t> bytes, std::size_t at, std::uint32_t value) {
-    for (std::size_t i = 0; i < 4; ++i) bytes[at + i] = static_cast<std::uint8_t>(value >> 8 * (3 - i));
 }
 
 const StaticSet* set_in(const StaticSets& sets, std::uint16_t wanted) {
     for (const auto& set : sets)
         if (set.type == wanted) return &set;
     return nullptr;
+}
+
+namespace {
+
+void write32(std::span<std::uint8_t> bytes, std::size_t at, std::uint32_t value) {
+    for (std::size_t i = 0; i < 4; ++i) bytes[at + i] = static_cast<std::uint8_t>(value >> 8 * (3 - i));
 }
 
 Statics statics_of(const Zone& zone) {
@@ -105,6 +105,7 @@ Authority::State::State(Options options_)
         one.place = place++;
         one.random = (static_cast<std::uint64_t>(seed()) << 32 | seed()) | 1;
         one.turn = seed();
+        if (options.query_log > 0) one.log = std::make_unique<QueryRing>(options.query_log);
     });
     publish({});
 }
@@ -134,6 +135,9 @@ Result<Unit> Authority::State::check(const Update& update, const std::unordered_
         return at != staged.end() ? at->second : zones.at(origin)->statics;
     };
     for (const auto& name : update.without_names) changed_names.insert(NameKey(name).text());
+    for (const auto& [name, signing] : update.keys)
+        if (const auto key = NameKey(name).text(); !staged.contains(key) && (!zones.contains(key) || gone_zones.contains(key)))
+            return Error{Code::invalid, fmt::format("there is no zone {} to sign", name.to_text()), "add the zone first"};
     for (const auto& [name, tailored] : update.names) {
         TRY(std::ignore, check_tailored(name.to_text(), tailored));
         const auto key = NameKey(name).text();
@@ -229,6 +233,15 @@ Result<Unit> Authority::State::apply(Update update) {
         zone->dynamics[key] = std::make_shared<const Tailored>(std::move(tailored));
         update_place(*zone, key, dirty);
         touch(*zone);
+    }
+    for (const auto& [name, key] : update.keys) {
+        auto& zone = *zones.at(NameKey(name).text());
+        zone.key = key;
+        rebuild_places(zone, dirty);
+        touch(zone);
+        // A zone below has our signature of its DS.
+        for (const auto& [below, other] : zones)
+            if (other.get() != &zone && below.size() > 1 && zone_of(above(below)) == &zone) dirty.names[other.get()].insert(below);
     }
     for (auto* zone : dirty.zones) zone->serial = static_cast<std::uint32_t>(update.revision);
     for (const auto& [zone, keys] : dirty.names)
@@ -329,6 +342,7 @@ void Authority::State::remake(ZoneState& zone, const std::string& key) {
         if (there != nullptr && there->zone == zone.number) table.erase(name.hash(), bytes_of(key));
         return;
     }
+    oldest_signature = now();
     Entry entry;
     entry.hash = name.hash();
     entry.zone = zone.number;
@@ -369,8 +383,20 @@ void Authority::State::remake(ZoneState& zone, const std::string& key) {
             if (const auto at = parent->statics.find(key); at != parent->statics.end())
                 if (const auto* ds = set_in(at->second, type::ds)) add(ds->type, ds->ttl, ds->data);
         }
+    if (zone.key && entry.is(Entry::apex)) {
+        const auto ttl = set_in(zone.statics.at(zone.origin), type::soa)->ttl;
+        const auto own = [&](std::uint16_t record_type, std::vector<std::uint8_t> data) {
+            std::erase_if(sets, [&](const Entry::Set& set) {
+                return set.type == record_type;
+            }); // what the file says of other keys does not hold here
+            add(record_type, ttl, std::vector<std::vector<std::uint8_t>>{std::move(data)});
+        };
+        own(type::dnskey, zone.key->dnskey());
+        own(type::cdnskey, zone.key->dnskey());
+        own(type::cds, zone.key->ds(zone.name));
+    }
     if (const auto at = zone.dynamics.find(key); at != zone.dynamics.end()) {
-        auto dynamic = std::make_unique<const Dynamic>(*at->second);
+        auto dynamic = std::make_unique<Dynamic>(*at->second);
         if (is_plain(*at->second)) {
             const auto& choice = dynamic->choices.front();
             const auto move = [&](std::uint16_t record_type, const ReadyChoice::Family& family) {
@@ -384,7 +410,16 @@ void Authority::State::remake(ZoneState& zone, const std::string& key) {
             move(type::a, choice.v4);
             move(type::aaaa, choice.v6);
         } else {
+            if (zone.key && !entry.is(Entry::is_wildcard)) sign_dynamic(zone, name, *dynamic);
             entry.dynamic = std::move(dynamic);
+        }
+    }
+    if (sets.empty() && !entry.dynamic) flag(Entry::nothing);
+    if (!entry.is(Entry::below_cut)) {
+        const auto* parent = entry.parent_zone != Entry::nowhere ? zone_of(above(key)) : nullptr;
+        if (zone.key || (parent != nullptr && parent->key)) {
+            sign_sets(zone, name, entry, sets, bytes);
+            zone.places.at(key).signed_at = oldest_signature;
         }
     }
     deepest = std::max(deepest, name.label_count());
@@ -425,6 +460,12 @@ std::shared_ptr<const ZoneView> Authority::State::view_of(const ZoneState& zone)
     out->soa.retry = read32(data, at + 8);
     out->soa.expire = read32(data, at + 12);
     out->soa.minimum = read32(data, at + 16);
+    if (zone.key) {
+        auto with_serial = soa.data[0];
+        write32(with_serial, with_serial.size() - 20, zone.serial);
+        out->key = zone.key;
+        out->soa_signature = signature(zone, {bytes_of(zone.origin), type::soa, soa.ttl, {Bytes(with_serial)}});
+    }
     bytes[10] = static_cast<std::uint8_t>((bytes.size() - 12) >> 8);
     bytes[11] = static_cast<std::uint8_t>(bytes.size() - 12);
     return out;
@@ -464,6 +505,18 @@ std::size_t Authority::waiting_garbage() const {
     return state_->retired.size();
 }
 
+std::size_t Authority::take_queries(const std::function<void(const Asked&)>& see) const {
+    std::size_t count = 0;
+    state_->epochs.each([&](const Answerer& one) {
+        if (!one.log) return;
+        auto at = one.log->tail.load(std::memory_order_relaxed);
+        for (const auto end = one.log->head.load(std::memory_order_acquire); at != end; ++at, ++count)
+            see(one.log->all[at % one.log->all.size()]);
+        one.log->tail.store(at, std::memory_order_release);
+    });
+    return count;
+}
+
 Authority::Statistics Authority::statistics() const {
     Statistics out;
     std::array<std::uint64_t, counted_types> types{};
@@ -477,6 +530,9 @@ Authority::Statistics Authority::statistics() const {
         out.malformed += one.malformed.get();
         out.with_subnet += one.with_subnet.get();
         out.valid_cookies += one.valid_cookies.get();
+        out.signed_on_demand += one.signed_on_demand.get();
+        out.unsigned_for_load += one.unsigned_for_load.get();
+        if (one.log) out.unlogged += one.log->unlogged.get();
         for (std::size_t i = 0; i < types.size(); ++i) types[i] += one.by_type[i].get();
         for (std::size_t i = 0; i < rcodes.size(); ++i) rcodes[i] += one.by_rcode[i].get();
     });

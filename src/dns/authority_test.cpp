@@ -581,6 +581,24 @@ TEST(Authority, GivesZonesToSecondaries) {
     EXPECT_TRUE(all({.of = "example.test", .type = type::a, .tcp = true}).empty());
 }
 
+TEST(Authority, KeepsALogOfQuestionsThatNeverWaits) {
+    VirtualClock clock;
+    World world({.query_log = 4, .clock = &clock});
+    for (int i = 0; i < 6; ++i) std::ignore = world.ask({"n" + std::to_string(i) + ".example.test"});
+    std::vector<std::string> seen;
+    EXPECT_EQ(world.authority.take_queries([&](const Authority::Asked& one) {
+        seen.push_back(one.name.to_text());
+        EXPECT_EQ(one.rcode, Rcode::nxdomain);
+        EXPECT_EQ(one.time, clock.wall());
+        EXPECT_GT(one.size, 50);
+    }),
+              4U);
+    EXPECT_EQ(seen.back(), "n3.example.test");
+    EXPECT_EQ(world.authority.statistics().unlogged, 2U);
+    std::ignore = world.ask({"www.example.test"});
+    EXPECT_EQ(world.authority.take_queries([](const Authority::Asked&) {}), 1U);
+}
+
 /// While readers read without pause, names change: each answer is wholly the old or wholly the new, and what was replaced is freed.
 TEST(Authority, ChangesUnderLoadGiveNoWrongAnswer) {
     World world;

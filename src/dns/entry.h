@@ -24,6 +24,9 @@ struct ReadyChoice {
         std::vector<std::uint8_t> all;      ///< the records of all that have an address of this family, in order, none twice
         std::uint16_t all_count = 0;        ///<
         std::vector<std::int16_t> place_of; ///< of a candidate's record in `all`; −1: none
+        // In a signed zone, the data of RRSIG records: of all together, and where one is picked of each alone.
+        std::vector<std::uint8_t> signature;
+        std::vector<std::vector<std::uint8_t>> signatures;
     };
     Family v4, v6;
     std::vector<std::uint8_t> alias; ///< the CNAME record
@@ -47,6 +50,7 @@ struct Entry {
         wildcard_child = 8,
         alias = 16, ///< has a CNAME among its static records
         is_wildcard = 32,
+        nothing = 64, ///< only a place between others
     };
     struct Set {
         std::uint16_t type = 0, count = 0;
@@ -74,8 +78,6 @@ struct Entry {
             if (one.type == type) return &one;
         return nullptr;
     }
-    /// Nothing but a place between others.
-    bool is_empty() const { return set_count == 0 && dynamic == nullptr; }
 };
 
 struct FreeEntry {

@@ -91,7 +91,7 @@ Reading read_query(Bytes bytes) {
                 query.edns.reset();
                 return refuse(Rcode::formerr);
             }
-            query.edns = Edns{std::max<std::uint16_t>(512, record_class), (ttl & 0x8000) != 0, options};
+            query.edns = Edns{std::max<std::uint16_t>(512, record_class), (ttl & 0x8000) != 0, (ttl & 0x4000) != 0, options};
             if ((ttl >> 16 & 0xFF) != 0) return refuse(Rcode::badvers);
         }
         at += length;

@@ -25,7 +25,8 @@ enum class Rcode : std::uint16_t { noerror = 0, formerr = 1, servfail = 2, nxdom
 struct Edns {
     std::uint16_t size = 512; ///< what the asker can take; at least 512
     bool dnssec_ok = false;
-    Bytes options; ///< of the query's bytes
+    bool compact_ok = false; ///< RFC 9824: knows that a denial can say NXDOMAIN and be compact
+    Bytes options;           ///< of the query's bytes
 };
 
 /// A query as it came. Refers to nothing but, for its options, the bytes it was read from.

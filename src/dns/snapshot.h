@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -26,11 +27,40 @@ private:
 
 constexpr std::size_t counted_types = 259, counted_rcodes = 24;
 
+/// Signatures that were made on demand, by content: direct-mapped, of fixed size.
+struct SignatureCache {
+    struct One {
+        ContentDigest of{};
+        std::uint32_t made = 0;
+        std::vector<std::uint8_t> data; ///< of the RRSIG record
+    };
+    std::array<One, 2048> all;
+    One& at(const ContentDigest& digest) { return all[(digest[0] | digest[1] << 8) % all.size()]; }
+};
+
+/// Questions on their way from one who answers to one who writes them down.
+struct QueryRing {
+    explicit QueryRing(std::size_t size) : all(size) {}
+    void push(const Authority::Asked& one) {
+        const auto put = head.load(std::memory_order_relaxed);
+        if (put - tail.load(std::memory_order_acquire) == all.size()) return unlogged.add();
+        all[put % all.size()] = one;
+        head.store(put + 1, std::memory_order_release);
+    }
+    std::vector<Authority::Asked> all;
+    std::atomic<std::uint64_t> head{0}, tail{0};
+    Tally unlogged;
+};
+
 /// What a thread that answers has for itself.
 struct Answerer {
     std::size_t place = 0;
     std::uint64_t random = 0;
     std::uint32_t turn = 0;
+    std::unique_ptr<SignatureCache> signatures; ///< made when first needed
+    std::unique_ptr<QueryRing> log;             ///< if there is one
+    std::uint32_t signing_second = 0, signed_in_it = 0;
+    Tally signed_on_demand, unsigned_for_load;
     Tally queries, tcp, truncated, limited, slipped, malformed, with_subnet, valid_cookies;
     std::array<Tally, counted_types> by_type;
     std::array<Tally, counted_rcodes> by_rcode;
@@ -63,6 +93,8 @@ struct ZoneView {
     std::array<std::uint16_t, 3> patches{};
     std::size_t patch_count = 0;
     std::shared_ptr<ZoneTallies> tallies;
+    std::shared_ptr<const SigningKey> key;   ///< of a signed zone
+    std::vector<std::uint8_t> soa_signature; ///< the data of the SOA's RRSIG
 };
 
 struct Snapshot {
@@ -92,9 +124,11 @@ struct ZoneState {
     struct Place {
         std::uint32_t children = 0;
         bool data = false;
+        std::uint32_t signed_at = 0;
     };
     std::unordered_map<std::string, Place> places;
     std::unordered_set<std::string> cuts;
+    std::shared_ptr<const SigningKey> key;
     std::shared_ptr<ZoneTallies> tallies;
 };
 using Statics = std::unordered_map<std::string, StaticSets>;
@@ -122,6 +156,19 @@ struct Authority::State {
     };
     std::deque<Retired> retired;
     std::size_t names = 0;
+    struct MadeSignature {
+        std::vector<std::uint8_t> data;
+        std::uint32_t made = 0;
+    };
+    mutable std::map<ContentDigest, MadeSignature> made_signatures;
+    mutable std::uint32_t oldest_signature = 0; ///< of those used since it was set to now
+    std::uint32_t now() const;
+    /// From the cache, where it is young enough. `made` is set to the oldest that was used.
+    std::vector<std::uint8_t> signature(const ZoneState& zone, const SetToSign& set) const;
+    /// Adds the signatures, and NSEC, to an entry's sets.
+    void sign_sets(const ZoneState& zone, const NameKey& name, const Entry& entry, std::vector<Entry::Set>& sets,
+                   std::vector<std::uint8_t>& bytes) const;
+    void sign_dynamic(const ZoneState& zone, const NameKey& name, Dynamic& dynamic) const;
 
     /// The deepest zone that holds the name; nothing if none does. From `skip` labels on.
     ZoneState* zone_of(std::string_view key, std::size_t skip = 0) const;
@@ -148,5 +195,7 @@ inline Bytes bytes_of(std::string_view key) { return {reinterpret_cast<const std
 /// Without its first label.
 inline std::string_view above(std::string_view key) { return key.substr(1U + static_cast<std::uint8_t>(key[0])); }
 Name name_of_key(std::string_view key);
+const StaticSet* set_in(const StaticSets& sets, std::uint16_t wanted);
+std::uint32_t read32(Bytes bytes, std::size_t at);
 
 } // namespace orrery::dns

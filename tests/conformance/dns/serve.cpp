@@ -1,0 +1,60 @@
+// A zone served by the authoritative server alone: dns_serve PORT ORIGIN ZONE_FILE [KEY_FILE]. Who is at 127/8 may take the zone. One
+// dynamic name, dyn, one of two addresses by weight. Ends with its input; each line read prints the DS of the zone, if it is signed.
+#include "dns/authority.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+namespace {
+
+using namespace orrery;
+using namespace orrery::dns;
+
+[[noreturn]] void fail(const std::string& why) {
+    std::cerr << why << '\n';
+    std::exit(1);
+}
+
+std::string text_of(const char* path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+} // namespace
+
+int main(int count, char** arguments) {
+    if (count < 4) fail("dns_serve PORT ORIGIN ZONE_FILE [KEY_FILE]");
+    const auto origin = Name::from_text(arguments[2]);
+    if (!origin.ok()) fail(origin.error().text());
+    auto zone = parse_zone(text_of(arguments[3]), *origin);
+    if (!zone.ok()) fail(zone.error().text());
+    const auto authority = std::make_shared<Authority>(
+        Authority::Options{.nsid = "lab", .cookies = {CookieSecret{1, 2, 3, 4}}, .transfer_to = {Prefix{.address = {127, 0, 0, 0}, .length = 8}}});
+    Authority::Update update{.revision = 2026};
+    update.zones.push_back(std::move(*zone));
+    Choice choice{.picking = Picking::one, .ttl = 30};
+    for (const std::uint8_t last : {1, 2}) choice.candidates.push_back({.v4 = std::array<std::uint8_t, 4>{198, 51, 100, last}, .weight = last, .identity = last});
+    auto name = *origin;
+    name.prepend("dyn");
+    update.names.emplace_back(name, Tailored{.choices = {choice}});
+    if (count > 4) {
+        auto key = SigningKey::from_pem(text_of(arguments[4]));
+        if (!key.ok()) fail(key.error().text());
+        update.keys.emplace_back(*origin, *key);
+    }
+    if (const auto done = authority->apply(std::move(update)); !done.ok()) fail(done.error().text());
+    Server server({.port = static_cast<std::uint16_t>(std::atoi(arguments[1]))}, authority);
+    if (const auto done = server.start(); !done.ok()) fail(done.error().text());
+    std::cout << server.port() << std::endl;
+    for (std::string line; std::getline(std::cin, line);) {
+        const auto ds = authority->ds_of(*origin);
+        std::string hex;
+        if (ds.ok())
+            for (const auto byte : *ds) hex += fmt::format("{:02x}", byte);
+        std::cout << hex << std::endl;
+    }
+    return 0;
+}

@@ -160,8 +160,8 @@ struct Authority::State {
         std::vector<std::uint8_t> data;
         std::uint32_t made = 0;
     };
-    mutable std::map<ContentDigest, MadeSignature> made_signatures;
-    mutable std::uint32_t oldest_signature = 0; ///< of those used since it was set to now
+    mutable std::map<ContentDigest, MadeSignature> made_signatures; ///< but those of SOA records: every change makes another
+    mutable std::uint32_t oldest_signature = 0;                     ///< of those used since it was set to now
     std::uint32_t now() const;
     /// From the cache, where it is young enough. `made` is set to the oldest that was used.
     std::vector<std::uint8_t> signature(const ZoneState& zone, const SetToSign& set) const;
@@ -195,6 +195,7 @@ inline Bytes bytes_of(std::string_view key) { return {reinterpret_cast<const std
 /// Without its first label.
 inline std::string_view above(std::string_view key) { return key.substr(1U + static_cast<std::uint8_t>(key[0])); }
 Name name_of_key(std::string_view key);
+bool is_below(std::string_view key, std::string_view zone); ///< or the same
 const StaticSet* set_in(const StaticSets& sets, std::uint16_t wanted);
 std::uint32_t read32(Bytes bytes, std::size_t at);
 

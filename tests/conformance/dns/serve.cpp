@@ -1,5 +1,6 @@
-// A zone served by the authoritative server alone: dns_serve PORT ORIGIN ZONE_FILE [KEY_FILE]. Who is at 127/8 may take the zone. One
-// dynamic name, dyn, one of two addresses by weight. Ends with its input; each line read prints the DS of the zone, if it is signed.
+// A zone served by the authoritative server alone: dns_serve PORT ORIGIN ZONE_FILE [KEY_FILE]. Who is at 127/8 may take the zone.
+// One dynamic name, dyn, one of two addresses by weight. Ends with its input; each line read prints the DS of the zone, if it is
+// signed.
 #include "dns/authority.h"
 
 #include <fmt/format.h>
@@ -31,12 +32,13 @@ int main(int count, char** arguments) {
     if (!origin.ok()) fail(origin.error().text());
     auto zone = parse_zone(text_of(arguments[3]), *origin);
     if (!zone.ok()) fail(zone.error().text());
-    const auto authority = std::make_shared<Authority>(
-        Authority::Options{.nsid = "lab", .cookies = {CookieSecret{1, 2, 3, 4}}, .transfer_to = {Prefix{.address = {127, 0, 0, 0}, .length = 8}}});
+    const auto authority = std::make_shared<Authority>(Authority::Options{
+        .nsid = "lab", .cookies = {CookieSecret{1, 2, 3, 4}}, .transfer_to = {Prefix{.address = {127, 0, 0, 0}, .length = 8}}});
     Authority::Update update{.revision = 2026};
     update.zones.push_back(std::move(*zone));
     Choice choice{.picking = Picking::one, .ttl = 30};
-    for (const std::uint8_t last : {1, 2}) choice.candidates.push_back({.v4 = std::array<std::uint8_t, 4>{198, 51, 100, last}, .weight = last, .identity = last});
+    for (const std::uint8_t last : {1, 2})
+        choice.candidates.push_back({.v4 = std::array<std::uint8_t, 4>{198, 51, 100, last}, .weight = last, .identity = last});
     auto name = *origin;
     name.prepend("dyn");
     update.names.emplace_back(name, Tailored{.choices = {choice}});

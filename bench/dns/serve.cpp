@@ -18,9 +18,9 @@ namespace {
 
 using namespace orrery;
 using namespace orrery::dns;
-using Clock = std::chrono::steady_clock;
+using Steady = std::chrono::steady_clock;
 
-double ms_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
+double ms_since(Steady::time_point start) { return std::chrono::duration<double, std::milli>(Steady::now() - start).count(); }
 
 Name named(const std::string& text) { return Name::from_text(text).value_or(Name()); }
 
@@ -82,7 +82,7 @@ int main(int count, char** arguments) {
     const auto port = static_cast<std::uint16_t>(std::atoi(arguments[1]));
     const auto names = static_cast<unsigned>(std::atoi(arguments[2]));
     const bool dynamic = std::string_view(arguments[3]) == "weighted";
-    const auto started = Clock::now();
+    const auto started = Steady::now();
     std::string text = "$TTL 300\n@ SOA ns1 host 1 7200 900 604800 60\n@ NS ns1\nns1 A 127.0.0.1\n";
     for (unsigned i = 0; i < names && !dynamic; ++i) text += fmt::format("n{} A 10.{}.{}.1\n", i, i >> 8 & 255, i & 255);
     auto zone = parse_zone(text, named("bench.test"));
@@ -106,7 +106,7 @@ int main(int count, char** arguments) {
             const auto name = named(fmt::format("n{}.bench.test", random() % names));
             const auto query = write_query(static_cast<std::uint16_t>(i), name, type::a);
             const auto mark = static_cast<unsigned>(revision * 7919);
-            const auto start = Clock::now();
+            const auto start = Steady::now();
             if (command == "change") {
                 Authority::Update one{.revision = revision++};
                 one.names.emplace_back(name, weighted(mark));

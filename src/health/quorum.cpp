@@ -20,7 +20,8 @@ std::string not_counted(const Report& report, const QuorumRule& rule, WallTime n
 
 QuorumDecision decide(std::span<const Report> reports, const QuorumRule& rule, Standing before, WallTime now) {
     QuorumDecision out;
-    int counted = 0, down = 0, degraded = 0;
+    int down = 0, degraded = 0;
+    auto& counted = out.counted;
     for (const auto& report : reports) {
         json::object line{{"vantage", report.vantage}, {"class", name_of(report.last)}, {"ms", report.took.count()}};
         if (report.failures > 0) line["n_fail"] = report.failures;

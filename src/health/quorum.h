@@ -32,6 +32,7 @@ struct QuorumRule {
 /// What the reports amount to, with the words and data of a decision record.
 struct QuorumDecision {
     Standing standing = Standing::unknown;
+    int counted = 0;       ///< vantages whose word counted
     bool withheld = false; ///< some say down and it is not believed
     std::string words;     ///< "2 of 3 down, need 2"
     json::array evidence;  ///< {"vantage", "class", "ms", "n_fail"} of each that counted; of the others, why not

@@ -38,7 +38,7 @@ Scope Engine::State::scope_for(const Plan& plan, const std::vector<Row>* rows, s
     scope.job = plan.name;
     scope.plan = &plan;
     scope.membership = &membership;
-    if (at) scope.node = *at;
+    scope.node = std::move(at);
     scope.address_of = [this](const std::string& node) {
         auto object = resources.get(kind("Node"), node);
         return object.ok() ? resource::Node::from(*object).address : node;

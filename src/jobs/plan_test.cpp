@@ -171,7 +171,7 @@ TEST_F(PlanTest, ValuesAreBoundSortedAndDigested) {
     scope.job = "j";
     scope.plan = &*made;
     scope.membership = &catalog;
-    scope.node = Target{{.name = "oc-1", .address = "192.0.2.1"}, {{"rack", "r1"}}};
+    scope.node = std::make_shared<Target>(Target{{.name = "oc-1", .address = "192.0.2.1"}, {{"rack", "r1"}}});
     scope.with = &with;
     const auto bound = [&](std::string_view text) {
         auto value = bind(json::value(text), scope);

@@ -7,7 +7,7 @@
 #include <boost/json/object.hpp>
 
 #include <functional>
-#include <optional>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -40,7 +40,7 @@ struct Scope {
     std::string job;
     const Plan* plan = nullptr;
     const Membership* membership = nullptr;
-    std::optional<Target> node;
+    std::shared_ptr<const Target> node; ///< null: the task is not about one machine
     std::function<std::string(const std::string& node)> address_of;
     std::function<const json::object*(const std::string& task)> published; ///< null: it has published nothing
     const json::object* with = nullptr;

@@ -57,7 +57,7 @@ void Answering::answer() {
         tally.queries.add();
         if (found.how == Located::How::missing) tally.nxdomain.add();
     }
-    finish.authoritative = true;
+    finish.authoritative = query_.dns_class == dns_class::in; // of all classes nobody knows everything
     switch (found.how) {
     case Located::How::missing: return negative(*snapshot_.zones[found.entry->zone], key, nullptr, Rcode::nxdomain);
     case Located::How::delegated: return refer(*found.entry);

@@ -82,6 +82,24 @@ TEST(Server, AnswersOverUdpAndTcp) {
     EXPECT_EQ(tcp.receive(), "closed");
 }
 
+TEST(Server, AnswersFromTheAddressThatWasAsked) {
+    for (const auto* listen : {"0.0.0.0", "::"}) {
+        Server server({.address = listen}, std::make_shared<Echo>());
+        ASSERT_TRUE(server.start().ok());
+        const auto query = write_query(1, *Name::from_text("a.test"), type::a);
+        asio::io_context loop;
+        for (const auto* address : {"127.0.0.1", "127.0.0.77"}) {
+            asio::ip::udp::socket udp(loop, asio::ip::udp::v4());
+            udp.send_to(asio::buffer(query), {asio::ip::make_address(address), server.port()});
+            std::vector<std::uint8_t> answer(512);
+            asio::ip::udp::endpoint from;
+            answer.resize(udp.receive_from(asio::buffer(answer), from));
+            EXPECT_EQ(from.address().to_string(), address);
+            EXPECT_EQ(answer_text(answer), "a.test 1 A 192.0.2.1");
+        }
+    }
+}
+
 TEST(Server, TheLongestIdleClientMakesRoom) {
     Server server({.max_tcp_clients = 2}, std::make_shared<Echo>());
     ASSERT_TRUE(server.start().ok());

@@ -1,6 +1,6 @@
 // A zone served by the authoritative server alone: dns_serve PORT ORIGIN ZONE_FILE [KEY_FILE]. Who is at 127/8 may take the zone.
-// One dynamic name, dyn, one of two addresses by weight. Ends with its input; each line read prints the DS of the zone, if it is
-// signed.
+// Two dynamic names: dyn, one of two addresses by weight, and geo, with another address for clients at 10.1.0.0/16. Reads commands,
+// "ds" (of the zone, if it is signed), "queries" (answered so far) and "received" (of packets), and ends with its input.
 #include "dns/authority.h"
 
 #include <fmt/format.h>
@@ -42,6 +42,14 @@ int main(int count, char** arguments) {
     auto name = *origin;
     name.prepend("dyn");
     update.names.emplace_back(name, Tailored{.choices = {choice}});
+    Tailored by_client;
+    for (const std::uint8_t last : {1, 2})
+        by_client.choices.push_back(
+            {.candidates = {{.v4 = std::array<std::uint8_t, 4>{203, 0, 113, last}, .identity = last}}, .ttl = 30});
+    by_client.by_client.push_back({Prefix{.address = {10, 1}, .length = 16}, 1});
+    name = *origin;
+    name.prepend("geo");
+    update.names.emplace_back(name, std::move(by_client));
     if (count > 4) {
         auto key = SigningKey::from_pem(text_of(arguments[4]));
         if (!key.ok()) fail(key.error().text());
@@ -52,6 +60,14 @@ int main(int count, char** arguments) {
     if (const auto done = server.start(); !done.ok()) fail(done.error().text());
     std::cout << server.port() << std::endl;
     for (std::string line; std::getline(std::cin, line);) {
+        if (line == "queries") {
+            std::cout << authority->statistics().queries << std::endl;
+            continue;
+        }
+        if (line == "received") {
+            std::cout << server.counts().udp_queries << std::endl;
+            continue;
+        }
         const auto ds = authority->ds_of(*origin);
         std::string hex;
         if (ds.ok())

@@ -1,11 +1,10 @@
 #include "gslb/health_watcher.h"
 
-#include "catalog/check.h"
 #include "gslb/read.h"
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
 #include <map>
 
 namespace orrery::gslb {
@@ -43,78 +42,52 @@ int trouble_of(Health health) {
     return 3;
 }
 
-Result<health::ProbePtr> probe_for(const std::string& address, std::uint16_t member_port, const json::object& spec,
-                                   const std::shared_ptr<net::TlsContext>& tls) {
-    const bool http = text_at(spec, "kind") == "http";
-    const auto port = static_cast<std::uint16_t>(count_at(spec, "port", member_port == 0 && http ? 80 : member_port, 65535));
-    if (port == 0) return Error{Code::invalid, "there is no port to look at", "set spec.port of the Monitor or of the Member"};
-    if (!http) return health::tcp_probe({address, port});
-    health::HttpLook look;
-    const bool v6 = address.find(':') != std::string::npos;
-    const auto path = text_at(spec, "path");
-    look.url = fmt::format("http://{}{}{}:{}{}", v6 ? "[" : "", address, v6 ? "]" : "", port, path.empty() ? "/" : path);
-    if (const auto method = text_at(spec, "method"); !method.empty()) look.method = method;
-    for (const auto& [key, value] : object_at(spec, "headers"))
-        if (value.is_string()) look.headers.emplace(std::string_view(key), std::string_view(value.get_string()));
-    if (const auto host = text_at(spec, "host"); !host.empty()) look.headers["Host"] = host;
-    look.body = text_at(spec, "body");
-    look.contains = text_at(spec, "contains");
-    if (const auto expect = text_at(spec, "expect"); !expect.empty()) {
-        TRY(look.codes, catalog::parse_codes(expect));
+/// What of a Monitor's spec says how to look, without when and how often.
+json::object look_of(json::object spec) {
+    for (const auto field : monitor_pace) spec.erase(field);
+    return spec;
+}
+
+/// What those say who do not find it good: "refused".
+std::string class_of(const json::array& evidence) {
+    for (const auto& one : evidence) {
+        const auto& line = one.get_object();
+        const auto says = text_at(line, "says");
+        if (says == "down" || says == "degraded") return text_at(line, "class");
     }
-    return health::http_probe(std::move(look), tls);
+    return {};
 }
 
 } // namespace
 
 struct HealthWatcher::State {
-    State(asio::any_io_executor executor, Clock& clock, std::string vantage_, std::shared_ptr<net::TlsContext> tls_)
-        : vantage(std::move(vantage_)),
-          tls(std::move(tls_)),
-          prober(std::move(executor), clock, {},
-                 [this](const std::string& key, const health::Verdict& verdict, const health::Observation& seen, bool) {
-                     take(key, verdict, seen);
-                 }) {}
+    State(asio::any_io_executor executor, Clock& clock, std::string vantage, std::shared_ptr<net::TlsContext> tls)
+        : programs(executor),
+          lookout(executor, clock,
+                  {.name = std::move(vantage), .tools = {.tls = std::move(tls), .programs = &programs}, .rule = {}, .prober = {}},
+                  [this](const std::string& key, const health::Finding& finding) { take(key, finding); }) {}
 
     struct Look {
         std::string monitor;
-        Duration interval{};
-        Health health = Health::unknown;
-        bool stale = false;
-        int until_change = 0;
-        std::string words; ///< where it is not good
-        std::string outcome;
-        double ms = 0;
+        health::Finding finding;
     };
     struct Watched {
-        std::map<std::string, Look> looks; ///< by the prober's key
+        std::map<std::string, Look> looks; ///< by the lookout's key
         std::string trouble;               ///< why it cannot be looked at
-        double rtt = 0, told_rtt = 0;      ///< smoothed; as last told
+        bool settling = false;             ///< `watch` tells once, at its end
     };
 
-    void take(const std::string& key, const health::Verdict& verdict, const health::Observation& seen) {
+    void take(const std::string& key, const health::Finding& finding) {
         const auto member = key.substr(0, key.find('|'));
         const auto found = watched.find(member);
         if (found == watched.end()) return;
         const auto look = found->second.looks.find(key);
         if (look == found->second.looks.end()) return;
-        auto& one = look->second;
-        one.health = health_of(verdict.standing());
-        one.stale = verdict.stale();
-        one.until_change = verdict.until_change();
-        one.ms = std::chrono::duration<double, std::milli>(seen.total).count();
-        if (health::is_evidence(seen.outcome)) {
-            one.outcome = health::name_of(seen.outcome);
-            one.words = seen.outcome == health::Outcome::ok ? std::string() : seen.text.substr(0, 256);
-        }
-        if (health::is_good(seen.outcome)) {
-            auto& rtt = found->second.rtt;
-            rtt = rtt == 0 ? one.ms : 0.8 * rtt + 0.2 * one.ms;
-        }
-        tell(member, found->second);
+        look->second.finding = finding;
+        if (!found->second.settling) tell(member, found->second);
     }
 
-    void tell(const std::string& member, Watched& of) {
+    void tell(const std::string& member, const Watched& of) {
         Signal signal;
         signal.monitored = true;
         signal.standing = Health::up;
@@ -124,27 +97,34 @@ struct HealthWatcher::State {
             signal.words = of.trouble;
         }
         for (const auto& [key, look] : of.looks) {
-            if (trouble_of(look.health) > trouble_of(signal.standing)) signal.standing = look.health;
-            signal.stale = signal.stale || look.stale;
-            const Duration until = look.interval * look.until_change;
-            signal.until_change = signal.until_change ? std::min(*signal.until_change, until) : until;
-            if (look.health != Health::up && !look.words.empty()) {
-                signal.words += fmt::format("{}{}: {}", signal.words.empty() ? "" : "; ", look.monitor, look.words);
-                evidence.emplace_back(json::object{{"vantage", vantage}, {"monitor", look.monitor}, {"class", look.outcome}});
+            const auto& finding = look.finding;
+            const auto health = health_of(finding.standing);
+            if (trouble_of(health) > trouble_of(signal.standing)) signal.standing = health;
+            signal.stale = signal.stale || finding.stale;
+            if (health != Health::unknown)
+                signal.until_change =
+                    signal.until_change ? std::min(*signal.until_change, finding.until_change) : finding.until_change;
+            for (const auto& [vantage, ms] : finding.rtt) signal.rtt[vantage] = std::max(signal.rtt[vantage], ms);
+            if (health == Health::up && !finding.decision.withheld) continue;
+            const auto what = class_of(finding.decision.evidence);
+            if (what.empty()) continue;
+            signal.words +=
+                fmt::format("{}{}: {}, {}", signal.words.empty() ? "" : "; ", look.monitor, what, finding.decision.words);
+            for (const auto& one : finding.decision.evidence) {
+                auto line = one.get_object();
+                line.erase("ms"); // every look takes another time: it is no other evidence
+                line["monitor"] = look.monitor;
+                evidence.emplace_back(std::move(line));
             }
         }
         if (!evidence.empty()) signal.evidence = std::move(evidence);
-        // Every look takes a little longer or shorter than the last: only what matters is told.
-        if (of.rtt > 0 && std::abs(of.rtt - of.told_rtt) > std::max(1.0, of.told_rtt / 10)) of.told_rtt = of.rtt;
-        if (of.told_rtt > 0) signal.rtt[vantage] = std::round(of.told_rtt * 10) / 10;
         if (on_signal) on_signal(member, std::move(signal));
     }
 
-    std::string vantage;
-    std::shared_ptr<net::TlsContext> tls;
     OnSignal on_signal;
     std::map<std::string, Watched> watched;
-    health::Prober prober;
+    health::Programs programs;
+    health::Lookout lookout;
 };
 
 HealthWatcher::HealthWatcher(asio::any_io_executor executor, Clock& clock, std::string vantage,
@@ -156,50 +136,59 @@ void HealthWatcher::report_to(OnSignal on_signal) { state_->on_signal = std::mov
 
 void HealthWatcher::watch(const std::string& member, Target target) {
     auto& of = state_->watched[member];
-    std::map<std::string, State::Look> looks;
     of.trouble.clear();
+    of.settling = true;
+    std::map<std::string, bool> wanted;
     // Both addresses of a member are one machine: it is good if both are.
     for (const auto& address : target.addresses.texts())
         for (const auto& check : target.checks) {
             const auto key = fmt::format("{}|{}|{}", member, check.monitor, address);
-            auto probe = probe_for(address, target.port, check.spec, state_->tls);
-            if (!probe.ok()) {
-                of.trouble = fmt::format("{}: {}; {}", check.monitor, probe.error().message, probe.error().remedy);
+            const auto times = MonitorSpec::from(check.monitor, check.spec);
+            const auto added = of.looks.try_emplace(key);
+            added.first->second.monitor = check.monitor;
+            if (added.second) {
+                added.first->second.finding.standing = standing_of(target.remembered);
+                added.first->second.finding.stale = target.remembered != Health::unknown;
+                added.first->second.finding.until_change =
+                    times.interval * (target.remembered == Health::down ? times.rise : times.fall);
+            }
+            const auto set = state_->lookout.set(
+                key,
+                {.look = look_of(check.spec),
+                 .address = address,
+                 .port = target.port,
+                 .interval = times.interval,
+                 .timeout = times.timeout,
+                 .thresholds = {times.rise, times.fall, static_cast<int>(count_at(check.spec, "forgive", 1, 100))}},
+                {.need = static_cast<int>(count_at(check.spec, "quorum", 0, 1000))}, standing_of(target.remembered));
+            if (set.ok()) {
+                wanted[key] = true;
                 continue;
             }
-            const auto times = MonitorSpec::from(check.monitor, check.spec);
-            health::Watching how;
-            how.probe = std::move(*probe);
-            how.interval = times.interval;
-            how.timeout = times.timeout;
-            how.thresholds = {times.rise, times.fall, static_cast<int>(count_at(check.spec, "forgive", 1, 100))};
-            how.remembered = standing_of(target.remembered);
-            State::Look look{.monitor = check.monitor, .interval = times.interval};
-            if (const auto before = of.looks.find(key); before != of.looks.end()) {
-                look = before->second;
-                look.interval = times.interval;
-            } else {
-                look.health = target.remembered;
-                look.stale = target.remembered != Health::unknown;
-                look.until_change = target.remembered == Health::down ? times.rise : times.fall;
-            }
-            looks.emplace(key, std::move(look));
-            state_->prober.set(key, std::move(how));
+            of.trouble = fmt::format("{}: {}{}{}", check.monitor, set.error().message, set.error().remedy.empty() ? "" : "; ",
+                                     set.error().remedy);
         }
-    for (const auto& [key, look] : of.looks)
-        if (!looks.contains(key)) state_->prober.remove(key);
-    of.looks = std::move(looks);
+    for (auto look = of.looks.begin(); look != of.looks.end();) {
+        if (wanted.contains(look->first)) {
+            ++look;
+            continue;
+        }
+        state_->lookout.remove(look->first);
+        look = of.looks.erase(look);
+    }
+    of.settling = false;
     state_->tell(member, of);
 }
 
 void HealthWatcher::forget(const std::string& member) {
     const auto found = state_->watched.find(member);
     if (found == state_->watched.end()) return;
-    for (const auto& [key, look] : found->second.looks) state_->prober.remove(key);
+    for (const auto& [key, look] : found->second.looks) state_->lookout.remove(key);
     state_->watched.erase(found);
 }
 
-asio::awaitable<void> HealthWatcher::run(Context ctx) { return state_->prober.run(std::move(ctx)); }
-health::Prober::Counts HealthWatcher::counts() const { return state_->prober.counts(); }
+asio::awaitable<void> HealthWatcher::run(Context ctx) { return state_->lookout.run(std::move(ctx)); }
+health::Prober::Counts HealthWatcher::counts() const { return state_->lookout.counts(); }
+health::Lookout& HealthWatcher::lookout() { return state_->lookout; }
 
 } // namespace orrery::gslb

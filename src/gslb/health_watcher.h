@@ -1,14 +1,15 @@
 #pragma once
 
 #include "gslb/ports.h"
-#include "health/prober.h"
+#include "health/lookout.h"
 
 #include <memory>
 #include <string>
 
 namespace orrery::gslb {
 
-/// Looks at members with the server's own prober: one vantage point, by the name given. Loop thread only.
+/// Looks at members from wherever somebody looks for this server: the server itself, by the name given, and what else its lookout
+/// has. Loop thread only.
 class HealthWatcher final : public Watcher {
 public:
     HealthWatcher(asio::any_io_executor executor, Clock& clock, std::string vantage, std::shared_ptr<net::TlsContext> tls);
@@ -21,6 +22,8 @@ public:
     /// Works until it is cancelled.
     asio::awaitable<void> run(Context ctx);
     health::Prober::Counts counts() const;
+    /// Who looks: for checkers that join, and for nodes that look, too.
+    health::Lookout& lookout();
 
 private:
     struct State;

@@ -245,20 +245,48 @@ Kind member_kind() {
 Kind monitor_kind() {
     Kind kind("Monitor", "monitors", "How to tell that a member works. Shared by any number of pools and members.");
     kind.spec(text("description", "What it is.").format(Format::one_line).between(0, 256))
-        .spec(text("kind", "tcp: a connection is taken. http: an answer with the right code and body.")
+        .spec(text("kind",
+                   "tcp: a connection is taken; what is sent is answered as expected. tls: a handshake, and a certificate that "
+                   "lasts. http, https: an answer with the right code and body. grpc: the health service says SERVING. icmp: "
+                   "an echo. udp: an answer. dns: the right answer to a question. plugin: any Nagios-style program. exec: any "
+                   "program that ends with 0.")
                   .required()
-                  .one_of({"tcp", "http"}))
+                  .one_of({"tcp", "tls", "http", "https", "grpc", "icmp", "udp", "dns", "plugin", "exec"}))
         .spec(integer("port", "Where to connect. Left out: the member's.").between(1, 65535))
-        .spec(text("host", "http: the name to ask for. Left out: the member's address.").format(Format::host))
-        .spec(text("path", "http: path and query.").between(1, 2048).format(Format::one_line))
-        .spec(text("method", "http: the method.").one_of({"GET", "HEAD", "POST", "PUT", "OPTIONS"}))
-        .spec(map("headers", "http: header fields to send.", text("value", "A value.").format(Format::one_line).between(0, 4096))
+        .spec(text("host", "tls, http, https, grpc: the name to ask for, and to verify. Left out: the member's address.")
+                  .format(Format::host))
+        .spec(boolean("verify", "tls, https: whether the certificate must be good. Default true."))
+        .spec(duration("least_left",
+                       "tls, https: less left of the certificate's life makes the member degraded. Default 14d for tls."))
+        .spec(text("path", "http, https: path and query.").between(1, 2048).format(Format::one_line))
+        .spec(text("method", "http, https: the method.").one_of({"GET", "HEAD", "POST", "PUT", "OPTIONS"}))
+        .spec(map("headers", "http, https: header fields to send.",
+                  text("value", "A value.").format(Format::one_line).between(0, 4096))
                   .between(0, 32))
-        .spec(text("body", "http: what to send.").between(0, 65536))
-        .spec(text("expect", "http: the codes that are good, as in 200-299,301. Left out: 2xx is good, 429 warns.")
+        .spec(text("body", "http, https: what to send.").between(0, 65536))
+        .spec(text("expect", "http, https: the codes that are good, as in 200-299,301. Left out: 2xx is good, 429 warns.")
                   .format(Format::one_line)
                   .between(3, 256))
-        .spec(text("contains", "http: what the first 64 KiB of the answer must contain.").between(1, 1024))
+        .spec(boolean("reuse", "http, https: keep the connection for the next look. Default true."))
+        .spec(text("send", "tcp, udp: what to send.").between(0, 4096))
+        .spec(text("contains", "tcp, http, https, udp, dns: what the answer must contain, in its first 64 KiB (tcp: 4 KiB).")
+                  .between(1, 1024))
+        .spec(text("matches", "tcp, http, https, udp: a regular expression (RE2) that the answer must match.").between(1, 1024))
+        .spec(text("service", "grpc: the service to ask for. Left out: the server as a whole.")
+                  .between(0, 256)
+                  .format(Format::one_line))
+        .spec(boolean("secure", "grpc: with TLS."))
+        .spec(text("name", "dns: the name to ask for.").between(1, 254).format(Format::one_line))
+        .spec(text("type", "dns: the type to ask for. Default A.").one_of({"A", "AAAA", "CNAME", "MX", "NS", "SOA", "SRV", "TXT"}))
+        .spec(integer("rcode", "dns: the code that is good. Default 0, NOERROR.").between(0, 23))
+        .spec(boolean("authoritative", "dns: the answer must be."))
+        .spec(list("command",
+                   "plugin, exec: a program of a folder for plugins, and its arguments; $HOSTADDRESS$ and $PORT$ in them are the "
+                   "member's.",
+                   text("word", "An argument.").between(0, 4096))
+                  .between(1, 64))
+        .spec(integer("quorum", "How many vantages must find it down. Left out: more than half of those that look and are fit.")
+                  .between(1, 100))
         .spec(duration("interval", "How often to look.").between(1, 86400).otherwise("10s"))
         .spec(duration("timeout", "How long the whole of one look may take; at most the interval. Default 5s."))
         .spec(integer("rise", "Good results in a row before what was down is up.").between(1, 100).otherwise(2))

@@ -130,7 +130,7 @@ CO_TEST(GslbKinds, MembersPoolsAndMonitorsSayWhatIsWrongWithThem) {
         {"Pool", "{load: {low: 90, high: 80}}", "spec.load.high: must be above spec.load.low"},
         {"Pool", "{guard: {most: many}}", "spec.guard.most"},
         {"Pool", "{monitors: [nothing]}", "nothing"},
-        {"Monitor", "{kind: tcp, path: /}", "spec.path: means nothing to a tcp monitor"},
+        {"Monitor", "{kind: tcp, path: /}", "spec.path: means nothing to a look of kind tcp"},
         {"Monitor", "{kind: http, path: x}", "spec.path: must begin with /"},
         {"Monitor", "{kind: http, interval: 2s, timeout: 3s}", "spec.timeout: must be at most the interval, 2s"},
         {"Monitor", "{kind: http, expect: most}", "spec.expect"},

@@ -93,6 +93,9 @@ struct PoolSpec {
 };
 
 /// How often a member is looked at and how much it takes: all that decisions need to know of a Monitor.
+/// The fields of a Monitor that say when and how often; the others say how to look.
+constexpr std::array<std::string_view, 7> monitor_pace{"description", "interval", "timeout", "rise", "fall", "forgive", "quorum"};
+
 struct MonitorSpec {
     std::string name;
     Duration interval = std::chrono::seconds(10), timeout = std::chrono::seconds(5);

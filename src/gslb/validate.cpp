@@ -1,9 +1,9 @@
 #include "gslb/validate.h"
 
-#include "catalog/check.h"
 #include "gslb/clients.h"
 #include "gslb/model.h"
 #include "gslb/read.h"
+#include "health/look_spec.h"
 #include "resource/object.h"
 #include "resource/resources.h"
 
@@ -254,16 +254,11 @@ Task<Unit> prepare_member(Context ctx, Draft& draft) {
 Task<Unit> prepare_monitor(Context, Draft& draft) {
     Errors errors;
     const auto& spec = draft.after.spec;
-    const bool http = text_at(spec, "kind") == "http";
-    for (const auto* field : {"host", "path", "method", "headers", "body", "expect", "contains"})
-        if (!http && spec.contains(field)) errors.push_back({fmt::format("spec.{}", field), "means nothing to a tcp monitor"});
-    if (spec.contains("path") && !text_at(spec, "path").starts_with('/')) errors.push_back({"spec.path", "must begin with /"});
+    for (auto& error : health::check_look(spec, "spec", {monitor_pace.begin(), monitor_pace.end()}))
+        errors.push_back(std::move(error));
     const auto interval = duration_at(spec, "interval", std::chrono::seconds(10));
     if (spec.contains("timeout") && duration_at(spec, "timeout", {}) > interval)
         errors.push_back({"spec.timeout", fmt::format("must be at most the interval, {}", to_text(interval))});
-    if (const auto expect = text_at(spec, "expect"); !expect.empty())
-        if (const auto codes = catalog::parse_codes(expect); !codes.ok())
-            errors.push_back({"spec.expect", codes.error().message + "; " + codes.error().remedy});
     co_return verdict(draft, "Monitor", std::move(errors));
 }
 

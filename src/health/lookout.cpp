@@ -167,7 +167,8 @@ struct Lookout::State : std::enable_shared_from_this<State> {
             seen.rtt = seen.rtt == 0 ? ms : 0.8 * seen.rtt + 0.2 * ms;
         }
         // The first failing look of what was up counts, not its fall: most of them at once tell of the vantage before any is down.
-        if (before.standing != Standing::down && before.failures == 0 && is_evidence(observed.outcome) &&
+        // Where nobody else looks there is no better witness, and what it sees must be believed; the guards of pools remain.
+        if (vantages.size() > 1 && before.standing != Standing::down && before.failures == 0 && is_evidence(observed.outcome) &&
             !is_good(observed.outcome)) {
             vantage->second.self.fell(clock.wall());
             if (diagnose(vantage_name, vantage->second)) {

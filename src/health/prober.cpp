@@ -148,10 +148,7 @@ struct Prober::State : std::enable_shared_from_this<State> {
         }
         if (stopped) return; // what ended because we end is no evidence
         seen.at = clock.wall();
-        if (seen.text.empty())
-            seen.text = target->text;
-        else
-            target->text = seen.text;
+        if (seen.text.empty()) seen.text.swap(target->text); // lent, and taken back below: nothing is copied
         if (seen.outcome == Outcome::local_error) {
             ++local_errors;
             log::debug(ctx, "no evidence of {}: {}", target->identity.substr(0, 80), seen.text);
@@ -163,7 +160,8 @@ struct Prober::State : std::enable_shared_from_this<State> {
             for (const auto* key : target->keys) keys.push_back(*key);
             for (const auto& key : keys) tell(key, target, seen);
         }
-        if (target->gone) return;
+        target->text = std::move(seen.text);
+        if (target->gone || !target->pace.varies()) return;
         if (const auto wanted = interval_of(*target); wanted != target->interval) {
             target->interval = wanted;
             schedule(*target, next_due(*target, clock.steady() + wanted / 2));

@@ -13,6 +13,7 @@ struct Pace {
     Duration fast{};                                ///< while results point to a change
     Duration slow{};                                ///< once it has been down for `slow_after`
     Duration slow_after = std::chrono::minutes(10); ///< of which only `slow` takes notice
+    bool varies() const { return fast > Duration{} || slow > Duration{}; }
 };
 
 /// What of a target's verdict matters to its pace.

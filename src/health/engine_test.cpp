@@ -38,6 +38,10 @@ public:
         thread_ = std::thread([this] {
             for (;;) {
                 const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+                if (fd < 0 && (errno == EMFILE || errno == ECONNABORTED)) { // a test takes the files away, from this side, too
+                    std::this_thread::yield();
+                    continue;
+                }
                 if (fd < 0) return;
                 treat_(fd, accepted++);
                 ::close(fd);

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "gslb/publisher.h"
+#include "net/http_client.h"
+
+#include <boost/json/value.hpp>
+
+#include <memory>
+
+namespace orrery::conformance {
+
+/// The publisher that the settings describe: {"publisher": "powerdns", "url": ..., "key": ...} and the like.
+Result<std::unique_ptr<gslb::Publisher>> make_publisher(net::HttpClient& client, const boost::json::value& settings);
+
+} // namespace orrery::conformance

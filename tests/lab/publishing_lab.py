@@ -183,10 +183,7 @@ allow-notify-from=127.0.0.0/8
 xfr-cycle-interval=5
 query-cache-ttl=0
 cache-ttl=0
-negsecondary=yes
-allow-notify-from=127.0.0.0/8
-xfr-cycle-interval=5
-query-cache-ttl=0
+negquery-cache-ttl=0
 """)
         self.start()
 

@@ -29,7 +29,8 @@ class Keystone:
         self.run("db_sync")
         self.run("fernet_setup", *own)
         self.run("credential_setup", *own)
-        self.run("bootstrap", "--bootstrap-password", "keystone-admin", "--bootstrap-region-id", "RegionOne", "--bootstrap-public-url", self.url + "/")
+        self.run("bootstrap", "--bootstrap-password", "keystone-admin", "--bootstrap-region-id", "RegionOne", "--bootstrap-public-url", self.url + "/",
+                 "--bootstrap-internal-url", self.url + "/")
         with contextlib.closing(sqlite3.connect(self.database)) as database:
             database.execute("PRAGMA journal_mode=WAL")
         lab.say(f"keystone prepared in {time.monotonic() - begin:.0f} s")

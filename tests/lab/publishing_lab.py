@@ -111,14 +111,27 @@ class Between:
     """A TCP way to a server of loopback that can be made to hang, to refuse, or to answer 500 for it."""
 
     def __init__(self, port):
-        self.to, self.mode = port, "pass"
+        self.to, self._mode, self.connections = port, "pass", set()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
+    @property
+    def mode(self):
+        return self._mode
+
+    @mode.setter
+    def mode(self, mode):
+        """Connections that were made before end: who kept one open would not notice the change."""
+        self._mode = mode
+        for connection in list(self.connections):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
     def _accept(self):
         while True:
             connection, _ = self.listener.accept()
+            self.connections.add(connection)
             threading.Thread(target=self._serve, args=(connection, self.mode), daemon=True).start()
 
     def _serve(self, client, mode):
@@ -140,6 +153,8 @@ class Between:
                         back.join(30)
             except OSError:
                 pass
+            finally:
+                self.connections.discard(client)
 
     @staticmethod
     def _copy(source, target):

@@ -141,6 +141,7 @@ project_name = service
 user_domain_name = Default
 project_domain_name = Default
 service_token_roles_required = false
+token_cache_time = -1
 [oslo_policy]
 enforce_scope = false
 enforce_new_defaults = false

@@ -95,6 +95,14 @@ void Api::add_jobs(jobs::Engine& engine) {
     state_->docs_page = api_page(state_->router, registry, state_->options.version);
 }
 
+void Api::add_gslb(gslb::Controller& controller) {
+    add_gslb_routes(*state_, controller);
+    add_kosmos_routes(*state_);
+    const auto& registry = state_->resources.registry();
+    state_->openapi_text = json::serialize(openapi_document(state_->router, registry, state_->options.version));
+    state_->docs_page = api_page(state_->router, registry, state_->options.version);
+}
+
 Api::~Api() = default;
 
 const Router& Api::router() const { return state_->router; }

@@ -11,6 +11,9 @@
 #include <memory>
 #include <string>
 
+namespace orrery::gslb {
+class Controller;
+}
 namespace orrery::jobs {
 class Engine;
 }
@@ -53,6 +56,8 @@ public:
 
     /// Adds what jobs have beyond the routes of every kind. The kind Job must be registered; the engine must outlive this.
     void add_jobs(jobs::Engine& engine);
+    /// The same for load balancers.
+    void add_gslb(gslb::Controller& controller);
 
     const Router& router() const;
     /// For net::HttpServer; the Api must outlive the server.

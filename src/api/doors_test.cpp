@@ -7,12 +7,14 @@ namespace orrery::api::testing {
 namespace {
 
 std::string fill_pattern(std::string pattern, std::string_view name) {
-    if (const auto open = pattern.find('{'); open != std::string::npos) pattern.replace(open, pattern.find('}') - open + 1, name);
+    for (auto open = pattern.find('{'); open != std::string::npos; open = pattern.find('{', open))
+        pattern.replace(open, pattern.find('}') - open + 1, name);
     return pattern;
 }
 
 /// A body that the route's kind would take.
 std::string good_body(const Route& route) {
+    if (route.pattern.starts_with("/v0.1/")) return R"({"name":"door","type":"TCP","fqdn":"door.test.org.","pools":["door"]})";
     if (route.kind != nullptr) {
         if (route.kind->name() == "Node") return R"({"name":"door","spec":{"address":"10.0.0.9"}})";
         if (route.kind->name() == "Secret") return R"({"name":"door","spec":{"values":{"a":"b"}}})";
@@ -22,6 +24,16 @@ std::string good_body(const Route& route) {
             return R"({"name":"door","spec":{"tasks":[{"name":"a"}]}})";
         if (route.kind->name() == "Job") return R"({"because":"of the door"})";
         if (route.kind->name() == "RollingRule") return R"({"name":"door","spec":{"limit":1}})";
+        if (route.kind->name() == "Monitor") return R"({"name":"door","spec":{"kind":"tcp"}})";
+        if (route.kind->name() == "Pool") return R"({"name":"door","spec":{"min_healthy":1}})";
+        if (route.kind->name() == "Member" && route.pattern != "/v1/members/{name}/load")
+            return R"({"name":"door","spec":{"pool":"door","addresses":["192.0.2.1"]}})";
+        if (route.kind->name() == "Member") return R"({"load":5})";
+        if (route.kind->name() == "LoadBalancer")
+            return R"({"name":"door","spec":{"fqdn":"door.test.org","pools":[{"pool":"door"}]}})";
+        if (route.kind->name() == "Zone") return R"({"name":"door","spec":{"origin":"test.org","nameservers":["ns.test.org"]}})";
+        if (route.kind->name() == "Publisher")
+            return R"({"name":"door","spec":{"driver":"externaldns","url":"http://127.0.0.1:1","zones":["test.org"]}})";
         if (route.kind->name() == "Token") return R"({"name":"door","spec":{"role":"viewer"}})";
     }
     if (route.pattern == "/v1/login") return R"({"user":"nobody-here","password":"wrong"})";

@@ -1,7 +1,11 @@
 #pragma once
 
 #include "api/api.h"
+#include "catalog/kinds.h"
 #include "core/testing.h"
+#include "gslb/controller.h"
+#include "gslb/fake_ports.h"
+#include "gslb/kinds.h"
 #include "identity/identity.h"
 #include "jobs/engine.h"
 #include "jobs/fake_collector.h"
@@ -61,6 +65,8 @@ struct Stack {
     jobs::FakeCollector collector;
     std::unique_ptr<store::Leadership> leadership;
     std::unique_ptr<jobs::Engine> engine;
+    gslb::FakeWatcher watcher;
+    std::unique_ptr<gslb::Controller> balancing;
     std::unique_ptr<TaskGroup> group;
     std::unique_ptr<Api> api;
     std::unique_ptr<net::HttpServer> server;
@@ -83,6 +89,15 @@ struct Stack {
         executors.add(*executor_of_jobs);
         registry.add(jobs::job_kind(executors, membership));
         registry.add(jobs::rolling_rule_kind());
+        registry.add(catalog::service_kind());
+        registry.add(catalog::instance_kind());
+        registry.add(gslb::load_balancer_kind());
+        registry.add(gslb::pool_kind());
+        registry.add(gslb::member_kind());
+        registry.add(gslb::monitor_kind());
+        registry.add(gslb::zone_kind());
+        registry.add(gslb::publisher_kind());
+        registry.add(gslb::decision_kind());
         resources = std::make_unique<resource::Resources>(*store, registry, *sealer, clock);
         identity = std::make_unique<identity::Identity>(*resources, pool, clock, identity::IdentityOptions{});
         CO_TRY(std::ignore, co_await identity->ensure_admin(ctx, "correct horse battery"));
@@ -95,6 +110,10 @@ struct Stack {
         group->spawn(leadership->run(ctx));
         group->spawn(engine->run(ctx));
         api->add_jobs(*engine);
+        balancing = std::make_unique<gslb::Controller>(on, *resources, *leadership, clock, watcher, nullptr,
+                                                       gslb::Controller::Options{.server = "test", .gather = {}});
+        group->spawn(balancing->run(ctx));
+        api->add_gslb(*balancing);
         net::HttpServer::Options server_options;
         server_options.on_error = api->on_error();
         server_options.on_done = api->on_done();
@@ -114,6 +133,7 @@ struct Stack {
         co_await group->stop();
         server.reset();
         api.reset();
+        balancing.reset();
         engine.reset();
         leadership.reset();
         identity.reset();

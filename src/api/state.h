@@ -43,6 +43,8 @@ void add_identity_routes(Api::State& state);
 void add_store_routes(Api::State& state);
 void add_server_routes(Api::State& state);
 void add_job_routes(Api::State& state, jobs::Engine& engine);
+void add_gslb_routes(Api::State& state, gslb::Controller& controller);
+void add_kosmos_routes(Api::State& state);
 
 /// May this principal see and touch it? What belongs to users (tokens) is for its owner, as the same directory knows that one, and
 /// for admins.

@@ -4,6 +4,7 @@
 #include "app/catalog_part.h"
 #include "app/executors_part.h"
 #include "app/first_login.h"
+#include "app/gslb_part.h"
 #include "app/housekeeping.h"
 #include "app/jobs_part.h"
 #include "app/node_commands.h"
@@ -107,6 +108,7 @@ public:
         registry_.add(catalog::instance_kind());
         registry_.add(catalog::catalog_node_kind());
         jobs_.add_kinds(registry_);
+        gslb_.add_kinds(registry_);
         CO_TRY(std::ignore, registry_.check());
         resources_ = std::make_unique<resource::Resources>(*store_, registry_, *sealer_, clock_);
         identity_ = std::make_unique<identity::Identity>(
@@ -139,9 +141,12 @@ public:
         CO_TRY(auto catalog_tls, server_tls(config_));
         CO_TRY(std::ignore, catalog_->start(ctx, group_, std::move(catalog_tls), node_commands_.get(),
                                             {.checks = runs(config_, "controllers"), .doors = runs(config_, "api")}));
+        gslb_.make(executor_, config_, server_name(config_), *resources_, *leadership_, clock_);
+        jobs_.executors().add(gslb_.executor());
         jobs_.start(ctx, executor_, config_, *resources_, *leadership_, catalog_->membership(), pool_, clock_, group_,
                     server_name(config_), place_.engine != StorePlace::Engine::sqlite, executors_->collector(),
                     runs(config_, "controllers"));
+        CO_TRY(std::ignore, gslb_.start(ctx, group_));
         if (runs(config_, "api")) {
             CO_TRY(std::ignore, open_doors(ctx));
         }
@@ -167,13 +172,15 @@ public:
         if (doors_) co_await doors_->stop(config_.duration("server.shutdown_grace"));
         if (api_) co_await api_->stop();
         if (catalog_) co_await catalog_->stop(config_.duration("server.shutdown_grace"));
+        gslb_.close();
         co_await group_.stop();
         jobs_.stop();
+        doors_.reset();
+        api_.reset();
+        co_await gslb_.stop();
         catalog_.reset();
         if (executors_) co_await executors_->stop();
         if (keystone_client_) co_await keystone_client_->stop();
-        doors_.reset();
-        api_.reset();
         admin_.reset();
         admin_changes_.reset();
         leadership_.reset();
@@ -236,7 +243,9 @@ private:
         });
         api_->add_gauges([this] { return catalog_->gauges(); });
         api_->add_gauges([this] { return jobs_.gauges(); });
+        api_->add_gauges([this] { return gslb_.gauges(); });
         api_->add_jobs(jobs_.engine());
+        api_->add_gslb(gslb_.controller());
         TRY(auto tls, server_tls(config_));
         net::HttpServer::Options options;
         const auto& addresses = config_.list("server.listen");
@@ -291,6 +300,7 @@ private:
     std::unique_ptr<store::Leadership> leadership_;
     std::unique_ptr<CatalogPart> catalog_;
     JobsPart jobs_;
+    GslbPart gslb_;
     std::unique_ptr<ExecutorsPart> executors_; // needs the resources, and is needed by jobs and checks
     std::unique_ptr<NodeCommands> node_commands_;
     std::unique_ptr<api::StoreAdmin> admin_;

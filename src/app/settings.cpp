@@ -1,5 +1,7 @@
 #include "app/settings.h"
 
+#include "gslb/clients.h"
+
 #include <boost/asio/ip/address.hpp>
 #include <fmt/format.h>
 
@@ -108,6 +110,21 @@ std::vector<Setting> server_settings() {
         {"catalog.consul.ca", path, "", "Authority that signed its certificate, in PEM. Empty: the system's."},
         {"catalog.consul.datacenter", text, "", "Its datacenter. Empty: that of the agent asked."},
 
+        {"dns.listen", text, "",
+         "Where this server answers DNS for its Zones, over UDP and TCP: ADDRESS:PORT, \"*:53\" for most. Empty: nowhere."},
+        {"dns.threads", integer, "1", "Threads that answer over UDP.", {}, 1, 256},
+        {"dns.id", text, "", "What this server calls itself to who asks (NSID, id.server). Empty: it does not say."},
+        {"dns.transfer_to", list, "", "Networks of secondaries that may take whole zones (AXFR), as in 192.0.2.0/24."},
+        {"dns.rate_limit",
+         integer,
+         "0",
+         "Answers a second, of one kind, to the clients of one network (IPv4 /24, IPv6 /56) over UDP. 0: no limit.",
+         {},
+         0,
+         1'000'000},
+        {"dns.decisions_keep", duration, "90d", "Records of what was decided about names are removed when older than this."},
+        {"dns.decisions_keep_at_most", integer, "200000", "Beyond this number the oldest are removed.", {}, 1000, 10'000'000},
+
         {"jobs.slots", integer, "1000", "Attempts of all jobs together that run at once.", {}, 1, 1'000'000},
         {"jobs.output_limit", bytes, "4MiB", "So much of what one attempt says is kept."},
         {"jobs.output_total", bytes, "256MiB",
@@ -207,6 +224,7 @@ public:
         ldap();
         keystone();
         catalog();
+        names();
         if (config_.list("server.run").empty()) fail("server.run", "is empty: there would be nothing to run");
         return std::move(errors_);
     }
@@ -287,6 +305,17 @@ private:
         if (!set("identity.keystone.user")) fail("identity.keystone.user", "is empty: who asks Keystone?");
         if (!set("identity.keystone.password_file")) fail("identity.keystone.password_file", "is empty");
         roles("identity.keystone.roles");
+    }
+
+    void names() {
+        if (set("dns.listen"))
+            if (const auto address = parse_listen(config_.text("dns.listen")); !address.ok())
+                fail("dns.listen",
+                     fmt::format("is \"{}\", which is no address; {}", config_.text("dns.listen"), address.error().remedy));
+        if (config_.text("dns.id").size() > 64) fail("dns.id", "may have 64 characters");
+        for (const auto& text : config_.list("dns.transfer_to"))
+            if (const auto prefix = gslb::parse_prefix(text); !prefix.ok())
+                fail("dns.transfer_to", fmt::format("has \"{}\": {}", text, prefix.error().message));
     }
 
     void catalog() {

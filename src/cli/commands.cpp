@@ -456,12 +456,67 @@ std::vector<Command> job_commands() {
     };
 }
 
+std::vector<Command> gslb_commands() {
+    const Argument name{"NAME", "a load balancer, or the domain name it answers for"};
+    return {
+        {.path = "gslb why",
+         .summary = "Tell why a name answers as it does",
+         .about =
+             "What a client gets, from which pool, how every pool and member stands, what is withheld and until when. --at decides "
+             "a past answer again from what was recorded.",
+         .arguments = {name},
+         .options = {{"--client", "ADDRESS", "what this client gets; a network will do"},
+                     {"--at", "TIME", "as it was then: a time, or how long ago"},
+                     output({"table", "yaml", "json"})},
+         .examples = {{"orrery gslb why www.gslb.example", "now"},
+                      {"orrery gslb why www --client 198.51.100.0/24 --at 2h", "for one office, two hours ago"}},
+         .run = run_gslb_why},
+        {.path = "gslb whatif",
+         .summary = "Tell what a name would answer after a change",
+         .about = "The share of clients each site would get, and whether every member could carry it. Ends with 0 only for what is "
+                  "safe.",
+         .arguments = {name},
+         .options = {{"--drain", "POOL", "a pool or a member gets no new clients; may be repeated", {}, Means::anything, true},
+                     {"--down", "MEMBER", "a member fails; may be repeated", {}, Means::anything, true},
+                     output({"table", "yaml", "json"})},
+         .examples = {{"orrery gslb whatif www --drain eu", "before a site is taken out"},
+                      {"orrery gslb whatif www --down eu-1 --down eu-2", "if these two fail"}},
+         .run = run_gslb_whatif},
+        {.path = "gslb watch",
+         .summary = "Show decisions as they are made",
+         .about = "Every change of an answer, and every change that was withheld, with what set it off.",
+         .arguments = {{"NAME", "only of this load balancer", Count::optional}},
+         .options = {count(), output({"table", "yaml", "json"})},
+         .examples = {{"orrery gslb watch", "all names"}},
+         .run = run_gslb_watch},
+        {.path = "gslb failback",
+         .summary = "Let clients return to the pools they left",
+         .about = "For load balancers whose failback waits, for a time or for this.",
+         .arguments = {name},
+         .options = {},
+         .examples = {{"orrery gslb failback www", "the repair is done"}},
+         .run = run_gslb_failback},
+        {.path = "gslb import",
+         .summary = "Read what another load balancer is told, and print it as resources",
+         .about = "gdnsd: its config file, then zone files that are called as their zones. powerdns: a zone file with LUA records. "
+                  "route53: the "
+                  "JSON of list-resource-record-sets, then that of list-health-checks. What has no counterpart is told beside it. "
+                  "Asks no "
+                  "server; see what it prints before you apply it.",
+         .arguments = {{"FORMAT", "whose it is", Count::one, Means::anything, {"gdnsd", "powerdns", "route53"}},
+                       {"FILE", "files", Count::some, Means::file}},
+         .options = {{"--origin", "ZONE", "powerdns: the zone; else what the file is called"}},
+         .examples = {{"orrery gslb import gdnsd /etc/gdnsd/config /etc/gdnsd/zones/example.org > site.yaml", "then apply it"}},
+         .run = run_gslb_import},
+    };
+}
+
 } // namespace
 
 const std::vector<Command>& all_commands() {
     static const std::vector<Command> commands = [] {
         auto out = resource_commands();
-        for (auto* more : {&job_commands, &identity_commands, &installation_commands})
+        for (auto* more : {&job_commands, &gslb_commands, &identity_commands, &installation_commands})
             for (auto& command : more()) out.push_back(std::move(command));
         return out;
     }();

@@ -2,6 +2,8 @@
 
 #include "cli/command.h"
 
+#include <functional>
+
 /// What each command does. The table that names them is in commands.cpp.
 namespace orrery::cli {
 
@@ -30,6 +32,12 @@ Result<int> run_job_resume(Invocation& invocation);
 Result<int> run_job_cancel(Invocation& invocation);
 Result<int> run_job_retry(Invocation& invocation);
 
+Result<int> run_gslb_why(Invocation& invocation);
+Result<int> run_gslb_whatif(Invocation& invocation);
+Result<int> run_gslb_failback(Invocation& invocation);
+Result<int> run_gslb_import(Invocation& invocation);
+Result<int> run_gslb_watch(Invocation& invocation);
+
 Result<int> run_login(Invocation& invocation);
 Result<int> run_logout(Invocation& invocation);
 Result<int> run_whoami(Invocation& invocation);
@@ -56,6 +64,9 @@ Result<int> run_version(Invocation& invocation);
 Result<int> run_completion(Invocation& invocation);
 Result<int> run_complete(Invocation& invocation);
 
+/// Calls `on_change` for every change of a kind from now on, over broken connections, until it says false.
+Result<int> follow_changes(Invocation& invocation, std::string_view kind_name,
+                           const std::function<bool(std::string_view what, const json::value& object)>& on_change);
 /// "?dry_run=true&because=..." from the command's options, or "".
 std::string write_query(const Invocation& invocation);
 /// All objects of a list, page by page, at most `limit` (0: all). `more` is set when there were more; `revision` is that of the

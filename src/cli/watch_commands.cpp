@@ -221,6 +221,18 @@ void print_event_line(Invocation& invocation, const json::value& event) {
 
 } // namespace
 
+Result<int> follow_changes(Invocation& invocation, std::string_view kind_name,
+                           const std::function<bool(std::string_view what, const json::value& object)>& on_change) {
+    TRY(auto* api, invocation.api());
+    TRY(const auto* kinds, invocation.kinds());
+    TRY(const auto* kind, kinds->find(std::string(kind_name)));
+    Follower follower(*api, *kind, {}, {});
+    follower.on_trouble = trouble_teller(invocation);
+    follower.on_change = [&](const Change& change) { return on_change(change.what, change.object); };
+    TRY(std::ignore, follower.run_after("now"));
+    return exit_code::ok;
+}
+
 Result<int> run_watch(Invocation& invocation) {
     TRY(auto* api, invocation.api());
     TRY(const auto* kinds, invocation.kinds());

@@ -129,7 +129,7 @@ struct Controller::State : std::enable_shared_from_this<State> {
         was = {rule.fqdn, rule.zone};
         if (!outcome.answers_changed && !moved) return;
         auto answers = std::make_shared<const dns::Tailored>(compile(*outcome.decision, *engine.clients(outcome.name)));
-        changes.push_back({rule.fqdn, rule.zone, std::move(answers), outcome.decision});
+        changes.push_back({rule.fqdn, rule.zone, std::move(answers), outcome.decision, engine.decisions(outcome.name)});
     }
 
     /// Until there is something to decide, or time alone may have changed something.
@@ -261,6 +261,9 @@ struct Controller::State : std::enable_shared_from_this<State> {
         if (!decision->withheld.empty()) status["withheld"] = held_json(decision->withheld);
         status["failover_time"] = engine.failover_time(name).to_json();
         status["decisions"] = engine.decisions(name);
+        if (sink != nullptr)
+            if (auto published = sink->standing(engine.rule(name)->fqdn); !published.empty())
+                status["published"] = std::move(published);
         if (auto memory = decision->memory.to_json(); !memory.empty()) status["memory"] = std::move(memory);
         const bool same_answer = summary_of(object.status) == summary_of(status) && object.status.contains("since");
         status["since"] = same_answer ? object.status.at("since") : json::value(to_rfc3339(clock.wall()));
@@ -416,12 +419,18 @@ Controller::Controller(asio::any_io_executor executor, resource::Resources& reso
         state->engine.set_signal(member, std::move(signal));
         state->work.notify_all();
     });
+    if (sink != nullptr)
+        sink->report_to([state](const std::string& fqdn) {
+            if (auto name = state->engine.name_of_fqdn(fqdn); !name.empty()) state->statuses.insert(std::move(name));
+            state->to_write.notify_all();
+        });
     state_->world = std::make_unique<World>(resources.store(), state_->engine, watcher, [state] { state->work.notify_all(); });
 }
 
 Controller::~Controller() {
     state_->world.reset();
     state_->watcher.report_to({});
+    if (state_->sink != nullptr) state_->sink->report_to({});
 }
 
 asio::awaitable<void> Controller::run(Context ctx) {
@@ -476,6 +485,7 @@ Result<json::object> Controller::why(std::string_view given, const std::optional
         out["fqdn"] = state_->engine.rule(name)->fqdn;
         if (!decision.withheld.empty()) out["withheld"] = held_json(decision.withheld);
         out["failover_time"] = state_->engine.failover_time(name).to_json();
+        if (state_->sink != nullptr) out["published"] = state_->sink->standing(state_->engine.rule(name)->fqdn);
         if (const auto last = state_->record_at(name, state_->clock.wall()); last.ok()) {
             auto record = *last;
             record.erase("inputs");

@@ -196,6 +196,8 @@ private:
             for (const auto* pool : steps[*chosen])
                 if (usable_[pool->name] && (trusted_[pool->name] || !any_trusted(steps[*chosen]))) good.push_back(pool);
             fill(answer, good);
+            // Where clients are, they have returned: also where nobody else could answer, or nobody had answered before.
+            for (const auto* pool : good) out_.memory.left.erase(pool->name);
             if (*chosen > 0 || good.size() < steps[*chosen].size()) condition = Condition::failover;
             say(fmt::format("{} {}{}", fmt::join(answer.pools, " and "), answer.pools.size() == 1 ? "answers" : "answer", who));
             if (rule_.all_down == AllDown::last_good) out_.memory.last_good[clients.label] = answer.candidates;

@@ -247,6 +247,21 @@ TEST(Deciding, ManualFailbackWaitsForAnApprovalThatIsNewerThanTheFailure) {
     EXPECT_THAT(decision.answers[0].pools, ElementsAre("eu"));
 }
 
+TEST(Deciding, ANameThatWasMadeBeforeItsMembersHasLeftNobody) {
+    Snapshot snapshot{
+        .rule = a_rule({"eu", "us"}), .pools = {view(a_pool("eu", 1, 0, 0)), view(a_pool("us", 2, 0, 0))}, .time = noon};
+    snapshot.rule.failback = Failback::manual;
+    const auto then = [&](int eu, int us) {
+        snapshot.memory = decide(snapshot).memory;
+        snapshot.time += 1s;
+        snapshot.pools = {view(a_pool("eu", 1, 2, eu)), view(a_pool("us", 2, 2, us))};
+        return decide(snapshot).answers.front().pools;
+    };
+    EXPECT_EQ(then(2, 2), std::vector<std::string>{"eu"});
+    EXPECT_EQ(then(0, 2), std::vector<std::string>{"us"});
+    EXPECT_EQ(then(2, 2), std::vector<std::string>{"us"}) << "nobody has approved the return";
+}
+
 TEST(Deciding, ClientsOfATopologyHaveTheirOwnPoolsAndThenTheOthers) {
     auto rule = a_rule({"eu", "us", "lab"}, Steering::topology);
     rule.classes = {{.label = "america", .pools = {"us"}}, {.label = "lab", .pools = {"lab"}, .strict = true}};

@@ -12,6 +12,10 @@ resource::Kind pool_kind();
 resource::Kind member_kind();
 /// How to tell that a member works.
 resource::Kind monitor_kind();
+/// A zone that this server answers for.
+resource::Kind zone_kind();
+/// A DNS service outside that decisions go to as well.
+resource::Kind publisher_kind();
 /// What was decided about a name, or withheld: when, why, and from what. Written by the server only.
 resource::Kind decision_kind();
 

@@ -49,9 +49,36 @@ public:
         std::string fqdn, zone;
         std::shared_ptr<const dns::Tailored> answers; ///< null: the name is no more
         std::shared_ptr<const Decision> decision;     ///< null with it
+        std::int64_t number = 0;                      ///< counts the decisions about the name
     };
     /// All that changed, at once. It must neither wait nor fail: what cannot be served is its own to say.
     virtual void serve(std::vector<Change> changes) = 0;
+    /// How a name stands there, one for each way out: {"path", "state", "why"...}. The state is IN_SYNC, PENDING, DRIFT or ERROR.
+    virtual json::array standing(const std::string& fqdn) const { return {}; }
+    /// Called whenever that is another. It may only note.
+    using OnStanding = std::function<void(const std::string& fqdn)>;
+    virtual void report_to(OnStanding on_standing) {}
+};
+
+/// Several as one. All must outlive it.
+class NameSinks final : public NameSink {
+public:
+    void add(NameSink& sink) { all_.push_back(&sink); }
+    void serve(std::vector<Change> changes) override {
+        for (auto* sink : all_) sink->serve(changes);
+    }
+    json::array standing(const std::string& fqdn) const override {
+        json::array out;
+        for (const auto* sink : all_)
+            for (auto& one : sink->standing(fqdn)) out.push_back(std::move(one));
+        return out;
+    }
+    void report_to(OnStanding on_standing) override {
+        for (auto* sink : all_) sink->report_to(on_standing);
+    }
+
+private:
+    std::vector<NameSink*> all_;
 };
 
 } // namespace orrery::gslb

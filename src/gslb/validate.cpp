@@ -2,7 +2,9 @@
 
 #include "gslb/clients.h"
 #include "gslb/model.h"
+#include "gslb/publisher.h"
 #include "gslb/read.h"
+#include "gslb/zone.h"
 #include "health/look_spec.h"
 #include "resource/object.h"
 #include "resource/resources.h"
@@ -260,6 +262,66 @@ Task<Unit> prepare_monitor(Context, Draft& draft) {
     if (spec.contains("timeout") && duration_at(spec, "timeout", {}) > interval)
         errors.push_back({"spec.timeout", fmt::format("must be at most the interval, {}", to_text(interval))});
     co_return verdict(draft, "Monitor", std::move(errors));
+}
+
+Task<Unit> prepare_zone(Context, Draft& draft) {
+    Errors errors;
+    auto& spec = draft.after.spec;
+    const auto origin = lowered_name(text_at(spec, "origin"));
+    spec["origin"] = origin;
+    if (!is_domain(origin, false)) errors.push_back({"spec.origin", "must be a domain name, such as gslb.example"});
+    std::size_t at = 0;
+    for (const auto& server : texts_at(spec, "nameservers"))
+        if (const auto here = at++; !is_domain(lowered_name(server), false))
+            errors.push_back({fmt::format("spec.nameservers[{}]", here), "must be a host name"});
+    if (const auto contact = text_at(spec, "contact");
+        !contact.empty() && !is_domain(lowered_name(contact.substr(contact.find('@') + 1)), false))
+        errors.push_back({"spec.contact", "must be an address such as hostmaster@example.org"});
+    resource::ListQuery query;
+    query.fields = {{"origin", origin}};
+    if (const auto page = draft.resources->list(*draft.resources->registry().find("Zone"), query); page.ok())
+        for (const auto& record : page->records)
+            if (const auto other = resource::from_stored(*record); other.ok() && other->name != draft.after.name)
+                errors.push_back({"spec.origin", fmt::format("Zone {} is it already", other->name)});
+    if (errors.empty())
+        if (const auto zone = zone_of(spec); !zone.ok())
+            errors.push_back(
+                {"spec.records", zone.error().message + (zone.error().remedy.empty() ? "" : "; " + zone.error().remedy)});
+    co_return verdict(draft, "Zone", std::move(errors));
+}
+
+Task<Unit> prepare_publisher(Context, Draft& draft) {
+    Errors errors;
+    auto& spec = draft.after.spec;
+    const auto driver = text_at(spec, "driver");
+    // What each speaks to, and with whose credentials.
+    const std::vector<std::pair<std::string, std::set<std::string>>> fields{{"url", {"powerdns", "designate", "externaldns"}},
+                                                                            {"server", {"rfc2136"}},
+                                                                            {"credentials", {"powerdns", "designate", "rfc2136"}},
+                                                                            {"keystone", {"designate"}},
+                                                                            {"tsig", {"rfc2136"}}};
+    for (const auto& [field, drivers] : fields)
+        if (spec.contains(field) && !drivers.contains(driver))
+            errors.push_back({"spec." + field, fmt::format("means nothing to {}", driver)});
+    const auto needs = [&](const std::string& field, bool when) {
+        if (when && !spec.contains(field)) errors.push_back({"spec." + field, fmt::format("{} needs it", driver)});
+    };
+    needs("url", driver == "powerdns" || driver == "externaldns");
+    needs("server", driver == "rfc2136");
+    needs("keystone", driver == "designate");
+    needs("credentials", driver == "powerdns" || driver == "designate" || spec.contains("tsig"));
+    needs("tsig", driver == "rfc2136" && spec.contains("credentials"));
+    std::size_t at = 0;
+    std::set<std::string> seen;
+    for (auto& item : spec["zones"].as_array()) {
+        const auto here = fmt::format("spec.zones[{}]", at++);
+        const auto zone = lowered_name(item.is_string() ? std::string_view(item.get_string()) : std::string_view());
+        if (!is_domain(zone, false)) errors.push_back({here, "must be a domain name, such as gslb.example"});
+        if (!seen.insert(zone).second) errors.push_back({here, "is listed twice"});
+        item = zone;
+    }
+    if (!is_owner(text_at(spec, "owner"))) errors.push_back({"spec.owner", "must be 1 to 40 of letters, digits, '.', '_' and '-'"});
+    co_return verdict(draft, "Publisher", std::move(errors));
 }
 
 } // namespace orrery::gslb

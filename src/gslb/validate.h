@@ -9,5 +9,7 @@ Task<Unit> prepare_load_balancer(Context ctx, resource::Draft& draft);
 Task<Unit> prepare_pool(Context ctx, resource::Draft& draft);
 Task<Unit> prepare_member(Context ctx, resource::Draft& draft);
 Task<Unit> prepare_monitor(Context ctx, resource::Draft& draft);
+Task<Unit> prepare_zone(Context ctx, resource::Draft& draft);
+Task<Unit> prepare_publisher(Context ctx, resource::Draft& draft);
 
 } // namespace orrery::gslb

@@ -146,8 +146,11 @@ void World::monitor(const std::string& name, const store::Record* record) {
 
 void World::node(const std::string& name, const store::Record* record) {
     Place now;
-    if (const auto object = read(record))
-        now = {text_at(object->spec, "address"), label_of(*object, "site"), label_of(*object, "rack")};
+    if (const auto object = read(record)) {
+        const auto& maintenance = object_at(object->spec, "maintenance");
+        now = {text_at(object->spec, "address"), label_of(*object, "site"), label_of(*object, "rack"),
+               flag_at(maintenance, "enabled"), text_at(maintenance, "reason")};
+    }
     if (const auto known = nodes_.find(name); known != nodes_.end() && known->second == now) return;
     if (record == nullptr)
         nodes_.erase(name);
@@ -202,6 +205,11 @@ void World::place(const std::string& name) {
         if (address.empty() && spec.addresses.empty()) address = found->second.address;
         if (out.site.empty()) out.site = found->second.site;
         if (out.rack.empty()) out.rack = found->second.rack;
+        // People work on the machine: no new clients, unless somebody said something else of this very member.
+        if (found->second.maintenance && spec.override_.what == Override::What::none)
+            out.spec.override_ = {.what = Override::What::drain,
+                                  .reason = fmt::format("Node {} is in maintenance{}{}", node,
+                                                        found->second.reason.empty() ? "" : ": ", found->second.reason)};
     } else if (!node.empty() && address.empty()) {
         out.no_address = fmt::format("Node {} does not exist", node);
     }

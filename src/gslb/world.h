@@ -24,6 +24,8 @@ public:
 private:
     struct Place {
         std::string address, site, rack;
+        bool maintenance = false;
+        std::string reason; ///< of the maintenance
         bool operator==(const Place&) const = default;
     };
     struct InstancePlace {

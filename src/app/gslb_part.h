@@ -1,0 +1,46 @@
+#pragma once
+
+#include "core/config.h"
+#include "core/task.h"
+#include "gslb/controller.h"
+#include "health/lookout.h"
+#include "jobs/executor.h"
+#include "resource/resources.h"
+#include "store/leadership.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace orrery::app {
+
+/// Load balancing with all that belongs to it: looks at members, decides, answers for its zones, and publishes elsewhere.
+class GslbPart {
+public:
+    GslbPart();
+    ~GslbPart();
+
+    void add_kinds(resource::Registry& registry);
+    /// Prepares everything; `start` sets it in motion. All must outlive this.
+    void make(asio::any_io_executor executor, const Config& config, std::string server, resource::Resources& resources,
+              store::Leadership& leadership, Clock& clock);
+    /// `unavailable` where names cannot be answered at the address that is configured.
+    Result<Unit> start(Context ctx, TaskGroup& group);
+    /// No more names are answered.
+    void close();
+    /// After the group that `start` was given has stopped, and the API.
+    asio::awaitable<void> stop();
+    gslb::Controller& controller();
+    /// Who looks at members: for checkers that join.
+    health::Lookout& lookout();
+    /// Tasks of jobs that drain a machine's members. After `make`.
+    jobs::Executor& executor();
+    std::vector<std::pair<std::string, double>> gauges() const;
+
+private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+} // namespace orrery::app

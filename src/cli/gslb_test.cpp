@@ -1,0 +1,65 @@
+#include "cli/cli_testing.h"
+
+namespace orrery::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Gslb : public CliTest {
+protected:
+    Gslb() {
+        api.intercept = [this](const net::Request& request, const std::string&) -> std::optional<net::Response> {
+            const auto found = answers_of.find(request.method + " " + request.target.path);
+            if (found == answers_of.end()) return {};
+            return net::Response{200, {{"Content-Type", "application/json"}}, found->second};
+        };
+    }
+    std::map<std::string, std::string> answers_of;
+};
+
+TEST_F(Gslb, WhyTellsTheAnswerAndItsReasons) {
+    answers_of["GET /v1/loadbalancers/www/why"] =
+        R"x({"loadbalancer":"www","fqdn":"www.gslb.test","decision":{"condition":"failover"},
+        "answer":{"pools":["us"],"answers":[{"member":"us-1","pool":"us","addresses":["192.0.2.9","2001:db8::9"],"weight":3}],"ttl":20},
+        "client":{"address":"198.51.100.7","class":"office"},
+        "because":["pool eu is not usable: 0 of 2 healthy, needs 1","eu-1 in eu: refused\u001b[2J","us answers"],
+        "withheld":[{"cause":"failback","about":"eu","words":"pool eu is usable again","until":"2026-11-16T05:00:00.000Z"}],
+        "record":{"at":"2026-11-16T04:00:00.000Z","seq":7,"cause":"probe"},
+        "failover_time":{"bounded":true,"worst":"14s","detection":"7s","ttl":"6s","warnings":["lower spec.ttl.max"]}})x";
+    EXPECT_EQ(run({"gslb", "why", "www", "--client", "198.51.100.7"}), 0) << err;
+    EXPECT_EQ(out, "www.gslb.test answers from us (ttl 20s, failover)\n"
+                   "  us-1 192.0.2.9, 2001:db8::9 weight 3\n"
+                   "  for 198.51.100.7, one of office\n"
+                   "because\n"
+                   "  pool eu is not usable: 0 of 2 healthy, needs 1\n"
+                   "  eu-1 in eu: refused\\x1b[2J\n"
+                   "  us answers\n"
+                   "  withheld (failback): pool eu is usable again, until 2026-11-16T05:00:00.000Z\n"
+                   "decided 2026-11-16T04:00:00.000Z (#7, probe)\n"
+                   "a client leaves a failed address within 14s (seen in 7s, ttl 6s)\n"
+                   "warning: lower spec.ttl.max\n");
+    EXPECT_EQ(run({"gslb", "why", "www", "--at", "yesterday"}), 7);
+}
+
+TEST_F(Gslb, WhatIfEndsWithZeroOnlyForWhatIsSafe) {
+    const auto answer = [](std::string_view verdict) {
+        return fmt::format(R"x({{"loadbalancer":"www","verdict":"{}","why":["eu-1 would get 50.0 of 100, and can carry 40"],
+        "after":{{"pool":"eu","answers":["192.0.2.1"]}},"shares_before":[{{"sites":{{"ams":0.5,"nyc":0.5}}}}],"shares_after":[{{"sites":{{"ams":1.0}}}}]}})x",
+                           verdict);
+    };
+    answers_of["GET /v1/loadbalancers/www/whatif"] = answer("unsafe");
+    EXPECT_EQ(run({"gslb", "whatif", "www", "--drain", "us", "--down", "eu-1", "--down", "eu-2"}), 1) << err;
+    EXPECT_EQ(out, "unsafe\n"
+                   "  eu-1 would get 50.0 of 100, and can carry 40\n"
+                   "clients by site\n"
+                   "  now   ams 50.0 %, nyc 50.0 %\n"
+                   "  then  ams 100.0 %\n"
+                   "it would answer 192.0.2.1 from eu\n");
+    EXPECT_THAT(api.seen().back().target, HasSubstr("whatif?drain=us&down=eu-1,eu-2"));
+    answers_of["GET /v1/loadbalancers/www/whatif"] = answer("safe");
+    EXPECT_EQ(run({"gslb", "whatif", "www", "--drain", "us"}), 0) << err;
+    EXPECT_EQ(run({"gslb", "whatif", "www"}), 7);
+}
+
+} // namespace
+} // namespace orrery::cli

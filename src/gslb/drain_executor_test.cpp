@@ -1,0 +1,119 @@
+#include "gslb/drain_executor.h"
+#include "gslb/plant_for_tests.h"
+#include "gslb/read.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace orrery::gslb {
+
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::Plant;
+
+class NoOutput final : public jobs::Output {
+public:
+    void write(jobs::Stream, std::uint64_t, std::string_view) override {}
+    void step(jobs::Step) override {}
+};
+
+jobs::Attempt attempt_on(const std::string& node, json::object body) {
+    jobs::Attempt out;
+    out.job = "kernel";
+    out.task = "drain@" + node;
+    out.id = "a1";
+    jobs::Target target;
+    target.node.name = node;
+    out.targets.push_back(std::move(target));
+    out.body = std::move(body);
+    return out;
+}
+
+struct Run {
+    bool over = false;
+    Result<jobs::Outcome> outcome = Error{Code::internal, "not over"};
+};
+asio::awaitable<void> run_to(jobs::Executor& executor, jobs::Attempt attempt, NoOutput& output, Run& run) {
+    run.outcome = co_await executor.start(testing::carla, std::move(attempt), output);
+    run.over = true;
+}
+
+Task<Unit> two_nodes(Plant& plant) {
+    CO_TRY(std::ignore, co_await plant.put("nodes", "n1", "address: 192.0.2.1"));
+    CO_TRY(std::ignore, co_await plant.put("nodes", "n2", "address: 192.0.2.2"));
+    CO_TRY(std::ignore, co_await plant.put("instances", "web-n2", "{service: web, node: n2, port: 8080}"));
+    CO_TRY(std::ignore, co_await plant.put("pools", "p", "{min_healthy: 1}"));
+    CO_TRY(std::ignore, co_await plant.put("members", "m1", "{pool: p, node: n1, capacity: 100}"));
+    CO_TRY(std::ignore, co_await plant.put("members", "m2", "{pool: p, instance: web-n2, capacity: 100}"));
+    CO_TRY(std::ignore,
+           co_await plant.put("loadbalancers", "www", "{fqdn: www.gslb.test, pools: [{pool: p}], ttl: {max: 20s}, demand: 90}"));
+    co_return Unit{};
+}
+
+} // namespace
+
+CO_TEST(GslbDraining, AJobTakesAMachineOutWaitsForResolversAndPutsItBack) {
+    Plant plant(loop);
+    CO_ASSERT_OK(co_await two_nodes(plant));
+    co_await plant.settle();
+    const auto executor = drain_executor(loop.get_executor(), *plant.house.resources, plant.controller, plant.house.clock);
+    NoOutput output;
+    Run run;
+    plant.group.spawn(run_to(*executor, attempt_on("n1", {{"drain", "new kernel"}}), output, run));
+    co_await plant.settle();
+    EXPECT_THAT(plant.sink.addresses("www.gslb.test"), ElementsAre("192.0.2.2"));
+    EXPECT_FALSE(run.over) << "resolvers may still have it";
+    co_await plant.settle(21s);
+    CO_ASSERT(run.over);
+    CO_ASSERT_OK(run.outcome);
+    EXPECT_EQ(run.outcome->words, "drained: m1");
+    EXPECT_EQ(text_at(plant.decisions("www").back(), "reason"), "job kernel: new kernel");
+    // The other machine, while this one is away: nobody would be left.
+    Run second;
+    plant.group.spawn(run_to(*executor, attempt_on("n2", {{"drain", "new kernel"}}), output, second));
+    co_await plant.settle();
+    CO_ASSERT(second.over);
+    EXPECT_EQ(second.outcome->error, jobs::ErrorClass::refused);
+    EXPECT_THAT(second.outcome->words, HasSubstr("www would not stand it"));
+    EXPECT_THAT(plant.sink.addresses("www.gslb.test"), ElementsAre("192.0.2.2"));
+    Run back;
+    plant.group.spawn(run_to(*executor, attempt_on("n1", {{"return", true}}), output, back));
+    co_await plant.settle();
+    CO_ASSERT(back.over);
+    EXPECT_EQ(back.outcome->words, "put back: m1");
+    EXPECT_THAT(plant.sink.addresses("www.gslb.test"), ElementsAre("192.0.2.1", "192.0.2.2"));
+    co_await plant.group.stop();
+}
+
+CO_TEST(GslbDraining, AnothersWordIsLeftAlone) {
+    Plant plant(loop);
+    CO_ASSERT_OK(co_await two_nodes(plant));
+    CO_ASSERT_OK(co_await plant.put("members", "m1", "{pool: p, node: n1, capacity: 100, override: {state: up, reason: keep it}}"));
+    co_await plant.settle();
+    const auto executor = drain_executor(loop.get_executor(), *plant.house.resources, plant.controller, plant.house.clock);
+    NoOutput output;
+    Run run, back;
+    plant.group.spawn(run_to(*executor, attempt_on("n1", {{"drain", "x"}}), output, run));
+    plant.group.spawn(run_to(*executor, attempt_on("n1", {{"return", true}}), output, back));
+    co_await plant.settle(1s);
+    CO_ASSERT(run.over && back.over);
+    EXPECT_EQ(run.outcome->words, "drained: nothing");
+    EXPECT_EQ(back.outcome->words, "put back: nothing");
+    EXPECT_EQ(text_at(object_at(plant.house.resources->get(plant.house.kind("members"), "m1")->spec, "override"), "reason"),
+              "keep it");
+    for (const auto& [body, field] :
+         std::vector<std::pair<json::value, std::string>>{{json::object{}, "either"},
+                                                          {"drain", "must be"},
+                                                          {json::object{{"return", true}, {"wait", "5s"}}, "wait"},
+                                                          {json::object{{"drain", "x"}, {"now", 1}}, "now"}}) {
+        const auto checked = executor->check(body);
+        EXPECT_FALSE(checked.ok());
+        if (!checked.ok()) EXPECT_THAT(checked.error().text(), HasSubstr(field));
+    }
+    co_await plant.group.stop();
+}
+
+} // namespace orrery::gslb

@@ -173,6 +173,16 @@ void Answering::at(const Entry& entry, const NameKey& key, bool wild) {
         zone = snapshot_.zones[entry.parent_zone].get(); // RFC 4035 3.1.4.1
     kind = Kind::positive;
     if (query_.type == type::any) return any(entry, *zone, key);
+    if (query_.type == type::a || query_.type == type::aaaa) {
+        const auto& quick = entry.quick[query_.type == type::a ? 0 : 1];
+        if (quick.cells > 0 && !is_signed(*zone)) {
+            const auto record =
+                entry.drawn(quick, query_.type == type::a ? ReadyChoice::a_size : ReadyChoice::aaaa_size, self_.dice());
+            if (record.empty()) return negative(*zone, key, &entry, Rcode::noerror);
+            if (!writer_.records(Section::answer, record, 1)) truncate();
+            return;
+        }
+    }
     if (entry.dynamic && (query_.type == type::a || query_.type == type::aaaa || entry.dynamic->has_alias)) {
         if (dynamic(entry, *zone, key, wild)) return;
     }

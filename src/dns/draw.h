@@ -27,11 +27,13 @@ public:
         return static_cast<std::uint32_t>(random) < cell.keep ? static_cast<std::uint16_t>(at) : cell.other;
     }
 
-private:
     struct Cell {
         std::uint64_t keep = 0; ///< of 2^32
         std::uint16_t other = 0;
     };
+    const std::vector<Cell>& cells() const { return cells_; }
+
+private:
     std::vector<Cell> cells_;
 };
 

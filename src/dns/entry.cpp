@@ -60,7 +60,8 @@ ReadyChoice::ReadyChoice(const Choice& from) : choice(from) {
     }
 }
 
-Dynamic::Dynamic(const Tailored& from) {
+Dynamic::Dynamic(std::shared_ptr<const Tailored> tailored_) : tailored(std::move(tailored_)) {
+    const auto& from = *tailored;
     // Choices that say the same are one, so that prefixes which lead to them merge.
     std::vector<std::uint32_t> one_of(from.choices.size());
     for (std::size_t i = 0; i < from.choices.size(); ++i) {

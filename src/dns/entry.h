@@ -5,7 +5,9 @@
 #include "dns/draw.h"
 #include "dns/name.h"
 
+#include <array>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <vector>
@@ -18,8 +20,8 @@ struct ReadyChoice {
     explicit ReadyChoice(const Choice& from);
 
     static constexpr std::size_t a_size = 16, aaaa_size = 28;
-    Choice choice;
-    AliasTable table; ///< of Picking::one
+    const Choice& choice; ///< whoever made this keeps it
+    AliasTable table;     ///< of Picking::one
     struct Family {
         std::vector<std::uint8_t> all;      ///< the records of all that have an address of this family, in order, none twice
         std::uint16_t all_count = 0;        ///<
@@ -34,7 +36,8 @@ struct ReadyChoice {
 
 /// A dynamic name made ready.
 struct Dynamic {
-    explicit Dynamic(const Tailored& from);
+    explicit Dynamic(std::shared_ptr<const Tailored> from);
+    std::shared_ptr<const Tailored> tailored;
     std::vector<ReadyChoice> choices;
     ClientMap v4, v6;
     bool has_alias = false, has_v4 = false, has_v6 = false; ///< in any of its choices
@@ -59,6 +62,16 @@ struct Entry {
         std::uint16_t signature_size = 0, signature_count = 0;
     };
     static constexpr std::uint32_t nowhere = 0xFFFFFFFF;
+    /// One of several by weight, the same for all who ask: what most dynamic names are. Here the draw's cells and the records stand
+    /// in the entry's own bytes, so that such an answer touches no other memory; `dynamic` says the same at length.
+    struct Quick {
+        struct Cell {
+            std::uint32_t keep = 0;
+            std::int16_t own = 0, other = 0; ///< places of records; −1: no address of this family
+        };
+        std::uint32_t at = 0; ///< of the cells; the records come after them
+        std::uint16_t cells = 0;
+    };
 
     std::uint64_t hash = 0;
     std::uint32_t zone = 0;              ///< its place among the snapshot's zones
@@ -66,6 +79,7 @@ struct Entry {
     std::uint8_t flags = 0, name_size = 0;
     std::uint16_t set_count = 0;
     std::uint32_t bytes_size = 0;
+    std::array<Quick, 2> quick; ///< of A, of AAAA
     std::unique_ptr<const Dynamic> dynamic;
 
     bool is(Flag flag) const { return (flags & flag) != 0; }
@@ -73,6 +87,15 @@ struct Entry {
     Bytes name() const { return {reinterpret_cast<const std::uint8_t*>(sets().data() + set_count), name_size}; }
     Bytes bytes(std::size_t at, std::size_t size) const { return {name().data() + name_size + at, size}; }
     Bytes bytes(const Set& set) const { return bytes(set.at, set.size); }
+    /// Which record a draw of `quick` gives, as AliasTable says it; nothing where it has no address of the family.
+    Bytes drawn(const Quick& from, std::size_t record_size, std::uint64_t random) const {
+        const auto cell_at = static_cast<std::uint32_t>((random >> 32) * from.cells >> 32);
+        Quick::Cell cell;
+        std::memcpy(&cell, bytes(from.at + cell_at * sizeof cell, sizeof cell).data(), sizeof cell);
+        const auto place = static_cast<std::uint32_t>(random) < cell.keep ? cell.own : cell.other;
+        if (place < 0) return {};
+        return bytes(from.at + from.cells * sizeof cell + static_cast<std::size_t>(place) * record_size, record_size);
+    }
     const Set* set(std::uint16_t type) const {
         for (const auto& one : sets())
             if (one.type == type) return &one;

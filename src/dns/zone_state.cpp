@@ -28,6 +28,27 @@ bool is_plain(const Tailored& tailored) {
            !first.alias && !first.candidates.empty();
 }
 
+void make_quick(const Dynamic& dynamic, Entry& entry, std::vector<std::uint8_t>& bytes) {
+    const auto& ready = dynamic.choices.front();
+    if (dynamic.choices.size() != 1 || dynamic.by_client || dynamic.has_alias || ready.choice.picking != Picking::one ||
+        ready.choice.candidates.empty())
+        return;
+    const auto& cells = ready.table.cells();
+    for (std::size_t i = 0; i < 2; ++i) {
+        const auto& family = i == 0 ? ready.v4 : ready.v6;
+        if (family.all_count == 0) continue;
+        entry.quick[i] = {static_cast<std::uint32_t>(bytes.size()), static_cast<std::uint16_t>(cells.size())};
+        for (std::size_t k = 0; k < cells.size(); ++k) {
+            // One that keeps everything has itself as the other.
+            const Entry::Quick::Cell cell{static_cast<std::uint32_t>(std::min<std::uint64_t>(cells[k].keep, 0xFFFFFFFF)),
+                                          family.place_of[k], family.place_of[cells[k].other]};
+            const auto* from = reinterpret_cast<const std::uint8_t*>(&cell);
+            bytes.insert(bytes.end(), from, from + sizeof cell);
+        }
+        bytes.insert(bytes.end(), family.all.begin(), family.all.end());
+    }
+}
+
 } // namespace
 
 Name name_of_key(std::string_view key) {
@@ -188,7 +209,7 @@ void Authority::State::remake(ZoneState& zone, const std::string& key) {
         own(type::cds, zone.key->ds(zone.name));
     }
     if (const auto at = zone.dynamics.find(key); at != zone.dynamics.end()) {
-        auto dynamic = std::make_unique<Dynamic>(*at->second);
+        auto dynamic = std::make_unique<Dynamic>(at->second);
         if (is_plain(*at->second)) {
             const auto& choice = dynamic->choices.front();
             const auto move = [&](std::uint16_t record_type, const ReadyChoice::Family& family) {
@@ -203,6 +224,7 @@ void Authority::State::remake(ZoneState& zone, const std::string& key) {
             move(type::aaaa, choice.v6);
         } else {
             if (zone.key && !entry.is(Entry::is_wildcard)) sign_dynamic(zone, name, *dynamic);
+            make_quick(*dynamic, entry, bytes);
             entry.dynamic = std::move(dynamic);
         }
     }

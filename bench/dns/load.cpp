@@ -1,0 +1,165 @@
+// Asks a name server: bench_dns_load PORT NAMES SECONDS RATE
+// Questions for n0 … of bench.test, A, at random, from eight sockets, in batches; with RATE 0 as many as are answered, 256 ahead,
+// else so many a second. Prints {"answered": N, "lost": N, "wrong": N, "seconds": S, "p50_us": U, "p99_us": U}; the last two with a
+// rate only.
+#include "dns/message.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+#include <poll.h>
+#include <random>
+#include <string>
+#include <sys/socket.h>
+#include <vector>
+
+namespace {
+
+using namespace orrery;
+using namespace orrery::dns;
+using Steady = std::chrono::steady_clock;
+
+[[noreturn]] void fail(const std::string& why) {
+    std::cerr << why << '\n';
+    std::exit(1);
+}
+
+constexpr std::size_t batch = 32, sockets = 8, window = 256;
+
+/// One client: a socket, and questions on their way.
+class Asking {
+public:
+    Asking(std::uint16_t port, const std::vector<std::vector<std::uint8_t>>& questions, unsigned seed)
+        : questions_(questions), random_(seed), socket_(::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0)) {
+        sockaddr_in to{};
+        to.sin_family = AF_INET;
+        to.sin_port = htons(port);
+        to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        if (::connect(socket_, reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) fail("cannot connect");
+        for (std::size_t i = 0; i < batch; ++i) {
+            in_pieces_[i] = {in_[i].data(), in_[i].size()};
+            received_[i].msg_hdr.msg_iov = &in_pieces_[i];
+            received_[i].msg_hdr.msg_iovlen = 1;
+            sent_[i].msg_hdr.msg_iov = &out_pieces_[i];
+            sent_[i].msg_hdr.msg_iovlen = 1;
+        }
+    }
+
+    void send(std::size_t many) {
+        const auto now = Steady::now();
+        for (std::size_t i = 0; i < many; ++i) {
+            out_[i] = questions_[random_() % questions_.size()];
+            const auto id = next_++;
+            out_[i][0] = static_cast<std::uint8_t>(id >> 8);
+            out_[i][1] = static_cast<std::uint8_t>(id);
+            asked_at_[id] = now;
+            out_pieces_[i] = {out_[i].data(), out_[i].size()};
+        }
+        for (std::size_t done = 0; done < many;) {
+            const int went = ::sendmmsg(socket_, &sent_[done], static_cast<unsigned>(many - done), 0);
+            if (went <= 0) fail("cannot send");
+            done += static_cast<std::size_t>(went);
+        }
+        waiting += many;
+    }
+
+    /// Whether there was something.
+    bool receive() {
+        const int count = ::recvmmsg(socket_, received_.data(), batch, MSG_DONTWAIT, nullptr);
+        if (count <= 0) return false;
+        last_heard = Steady::now();
+        for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+            const auto& in = in_[i];
+            const auto id = static_cast<std::uint16_t>(in[0] << 8 | in[1]);
+            // An answer, with NOERROR and one record.
+            if (received_[i].msg_len < 28 || (in[2] & 0x80) == 0 || (in[3] & 15) != 0 || in[7] == 0) ++wrong;
+            ++answered;
+            if (waiting > 0) --waiting;
+            if (times != nullptr) times->push_back(std::chrono::duration<float, std::micro>(last_heard - asked_at_[id]).count());
+        }
+        return true;
+    }
+
+    std::uint64_t answered = 0, lost = 0, wrong = 0;
+    std::size_t waiting = 0;
+    std::vector<float>* times = nullptr;
+    Steady::time_point last_heard = Steady::now();
+    int fd() const { return socket_; }
+
+private:
+    const std::vector<std::vector<std::uint8_t>>& questions_;
+    std::minstd_rand random_;
+    int socket_;
+    std::uint16_t next_ = 0;
+    std::array<Steady::time_point, 65536> asked_at_{};
+    std::array<std::array<std::uint8_t, 1280>, batch> in_{};
+    std::array<std::vector<std::uint8_t>, batch> out_;
+    std::array<iovec, batch> in_pieces_{}, out_pieces_{};
+    std::array<mmsghdr, batch> received_{}, sent_{};
+};
+
+} // namespace
+
+int main(int count, char** arguments) {
+    if (count != 5) fail("bench_dns_load PORT NAMES SECONDS RATE");
+    const auto port = static_cast<std::uint16_t>(std::atoi(arguments[1]));
+    const auto names = std::atoi(arguments[2]);
+    const std::chrono::duration<double> length(std::atof(arguments[3]));
+    const auto rate = std::atof(arguments[4]);
+    std::vector<std::vector<std::uint8_t>> questions;
+    for (int i = 0; i < names; ++i) {
+        auto question = write_query(0, *Name::from_text(fmt::format("n{}.bench.test", i)), type::a);
+        if (question[11] != 0) question.resize(question.size() - 11); // no EDNS
+        question[11] = 0;
+        questions.push_back(std::move(question));
+    }
+    std::vector<std::unique_ptr<Asking>> all;
+    std::vector<pollfd> ready;
+    std::vector<float> times;
+    for (unsigned i = 0; i < sockets; ++i) {
+        all.push_back(std::make_unique<Asking>(port, questions, i + 1));
+        if (rate > 0) all.back()->times = &times;
+        ready.push_back({all.back()->fd(), POLLIN, 0});
+    }
+    const auto start = Steady::now();
+    std::uint64_t sent = 0;
+    std::size_t turn = 0;
+    while (Steady::now() - start < length) {
+        bool heard = false;
+        for (auto& one : all) {
+            while (one->receive()) heard = true;
+            if (one->waiting > 0 && Steady::now() - one->last_heard > std::chrono::seconds(1)) {
+                one->lost += std::exchange(one->waiting, 0);
+                one->last_heard = Steady::now();
+            }
+            if (rate == 0 && one->waiting + batch <= window / sockets) one->send(batch);
+        }
+        if (rate > 0) {
+            const auto due = static_cast<std::uint64_t>(std::chrono::duration<double>(Steady::now() - start).count() * rate);
+            for (; sent < due; ++sent) all[turn++ % all.size()]->send(1);
+        } else if (!heard) {
+            ::poll(ready.data(), ready.size(), 100);
+        }
+    }
+    const auto patience = Steady::now() + std::chrono::milliseconds(500);
+    std::uint64_t answered = 0, lost = 0, wrong = 0;
+    const std::chrono::duration<double> took = Steady::now() - start;
+    for (auto& one : all) {
+        while (one->waiting > 0 && Steady::now() < patience) one->receive();
+        answered += one->answered;
+        lost += one->lost + one->waiting;
+        wrong += one->wrong;
+    }
+    std::sort(times.begin(), times.end());
+    const auto at = [&](std::size_t percent) { return times.empty() ? 0.0F : times[times.size() * percent / 100]; };
+    std::cout << fmt::format(
+                     R"({{"answered": {}, "lost": {}, "wrong": {}, "seconds": {:.3f}, "p50_us": {:.1f}, "p99_us": {:.1f}}})",
+                     answered, lost, wrong, took.count(), at(50), at(99))
+              << std::endl;
+    return 0;
+}

@@ -193,7 +193,7 @@ def drained(cli, api):
     cli.ok("apply", "-f", "-", stdin="{kind: Member, name: ams-1, spec: {pool: ams, addresses: [198.18.1.11], capacity: 60, override: {state: drain, reason: new kernel}}}")
     lab.wait_until("it is drained on the wire", lambda: dig("www.gslb.example") == ["198.18.1.12"], 5)
     lab.equal("as was foreseen", api.get("/v1/loadbalancers/www/why")["decision"]["classes"], foreseen["after"]["classes"])
-    record = lab.wait_until("with who and why", lambda: next((d["spec"] for d in api.get("/v1/loadbalancers/www/decisions?limit=1")["items"] if d["spec"]["cause"] == "admin"), None), 5)
+    record = lab.wait_until("with who and why", lambda: next((d["spec"] for d in api.get("/v1/loadbalancers/www/decisions?limit=10")["items"] if d["spec"]["cause"] == "admin"), None), 5)
     lab.equal("with who and why", (record["actor"], record["reason"]), ("admin", "new kernel"))
 
 

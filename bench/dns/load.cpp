@@ -155,6 +155,7 @@ int main(int count, char** arguments) {
         lost += one->lost + one->waiting;
         wrong += one->wrong;
     }
+    if (rate > 0) times.insert(times.end(), lost, 1e6F); // what never came took longer than anything
     std::sort(times.begin(), times.end());
     const auto at = [&](std::size_t percent) { return times.empty() ? 0.0F : times[times.size() * percent / 100]; };
     std::cout << fmt::format(

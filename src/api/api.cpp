@@ -103,6 +103,13 @@ void Api::add_gslb(gslb::Controller& controller) {
     state_->docs_page = api_page(state_->router, registry, state_->options.version);
 }
 
+void Api::add_health(health::Lookout& lookout) {
+    add_health_routes(*state_, lookout);
+    const auto& registry = state_->resources.registry();
+    state_->openapi_text = json::serialize(openapi_document(state_->router, registry, state_->options.version));
+    state_->docs_page = api_page(state_->router, registry, state_->options.version);
+}
+
 Api::~Api() = default;
 
 const Router& Api::router() const { return state_->router; }

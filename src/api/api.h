@@ -14,6 +14,9 @@
 namespace orrery::gslb {
 class Controller;
 }
+namespace orrery::health {
+class Lookout;
+}
 namespace orrery::jobs {
 class Engine;
 }
@@ -58,6 +61,9 @@ public:
     void add_jobs(jobs::Engine& engine);
     /// The same for load balancers.
     void add_gslb(gslb::Controller& controller);
+
+    /// Adds the doors for vantages. The lookout must outlive this.
+    void add_health(health::Lookout& lookout);
 
     const Router& router() const;
     /// For net::HttpServer; the Api must outlive the server.

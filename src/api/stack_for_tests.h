@@ -6,6 +6,7 @@
 #include "gslb/controller.h"
 #include "gslb/fake_ports.h"
 #include "gslb/kinds.h"
+#include "health/lookout.h"
 #include "identity/identity.h"
 #include "jobs/engine.h"
 #include "jobs/fake_collector.h"
@@ -68,6 +69,7 @@ struct Stack {
     gslb::FakeWatcher watcher;
     std::unique_ptr<gslb::Controller> balancing;
     std::unique_ptr<TaskGroup> group;
+    std::unique_ptr<health::Lookout> lookout; ///< does not look by itself
     std::unique_ptr<Api> api;
     std::unique_ptr<net::HttpServer> server;
     std::unique_ptr<net::HttpClient> client;
@@ -110,6 +112,8 @@ struct Stack {
         group->spawn(leadership->run(ctx));
         group->spawn(engine->run(ctx));
         api->add_jobs(*engine);
+        lookout = std::make_unique<health::Lookout>(on, clock, health::Lookout::Options{}, nullptr);
+        api->add_health(*lookout);
         balancing = std::make_unique<gslb::Controller>(on, *resources, *leadership, clock, watcher, nullptr,
                                                        gslb::Controller::Options{.server = "test", .gather = {}});
         group->spawn(balancing->run(ctx));
@@ -133,6 +137,7 @@ struct Stack {
         co_await group->stop();
         server.reset();
         api.reset();
+        lookout.reset();
         balancing.reset();
         engine.reset();
         leadership.reset();

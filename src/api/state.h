@@ -43,6 +43,7 @@ void add_identity_routes(Api::State& state);
 void add_store_routes(Api::State& state);
 void add_server_routes(Api::State& state);
 void add_job_routes(Api::State& state, jobs::Engine& engine);
+void add_health_routes(Api::State& state, health::Lookout& lookout);
 void add_gslb_routes(Api::State& state, gslb::Controller& controller);
 void add_kosmos_routes(Api::State& state);
 

@@ -1,5 +1,6 @@
 #include "app/gslb_part.h"
 
+#include "app/checker.h"
 #include "app/publishers.h"
 #include "app/settings.h"
 #include "core/log.h"
@@ -117,6 +118,17 @@ asio::awaitable<void> GslbPart::stop() {
     if (!state_) co_return;
     co_await state_->makers.stop();
     state_.reset();
+}
+
+Result<Unit> GslbPart::look_from(const Config& config, health::CommandRunner& commands) {
+    std::vector<health::Wanted> canaries;
+    for (const auto& text : config.list("health.canaries")) {
+        TRY(auto canary, read_canary(text));
+        canaries.push_back(std::move(canary));
+    }
+    TRY(std::ignore, lookout().set_canaries(std::move(canaries)));
+    lookout().set_nodes(config.list("health.nodes"), commands);
+    return Unit{};
 }
 
 gslb::Controller& GslbPart::controller() { return state_->controller; }

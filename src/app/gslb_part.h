@@ -32,6 +32,9 @@ public:
     /// After the group that `start` was given has stopped, and the API.
     asio::awaitable<void> stop();
     gslb::Controller& controller();
+    /// What the configuration says of vantages: the nodes that look, too, and this server's canaries. `invalid` names the
+    /// setting. `commands` must outlive this.
+    Result<Unit> look_from(const Config& config, health::CommandRunner& commands);
     /// Who looks at members: for checkers that join.
     health::Lookout& lookout();
     /// Tasks of jobs that drain a machine's members. After `make`.

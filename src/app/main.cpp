@@ -1,3 +1,4 @@
+#include "app/checker.h"
 #include "app/offline.h"
 #include "app/server.h"
 #include "app/settings.h"
@@ -10,7 +11,8 @@
 #include <unistd.h>
 #include <vector>
 
-/// The one binary: `orrery server` runs the server, every other word is a command of the client.
+/// The one binary: `orrery server` runs the server, `orrery checker` a vantage elsewhere, every other word is a command of the
+/// client.
 namespace orrery::app {
 namespace {
 
@@ -60,13 +62,14 @@ int run_server(std::vector<std::string> flags) {
 
 int run(std::vector<std::string> args) {
     if (!args.empty() && args.front() == "server") return run_server({args.begin() + 1, args.end()});
+    if (!args.empty() && args.front() == "checker") return run_checker({args.begin() + 1, args.end()});
     cli::Application application;
     application.version = version_number;
     application.commit = version_commit;
     application.settings = server_settings();
     application.load_config = &load_config;
     application.offline = {&verify_store_file, &restore_store_file};
-    application.own_commands = {{"server", "Run the server"}};
+    application.own_commands = {{"server", "Run the server"}, {"checker", "Look from here at what a server monitors"}};
     auto streams = cli::Streams::standard();
     return cli::run(std::move(args), streams, application);
 }

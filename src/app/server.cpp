@@ -146,6 +146,7 @@ public:
         jobs_.start(ctx, executor_, config_, *resources_, *leadership_, catalog_->membership(), pool_, clock_, group_,
                     server_name(config_), place_.engine != StorePlace::Engine::sqlite, executors_->collector(),
                     runs(config_, "controllers"));
+        CO_TRY(std::ignore, gslb_.look_from(config_, *node_commands_));
         CO_TRY(std::ignore, gslb_.start(ctx, group_));
         if (runs(config_, "api")) {
             CO_TRY(std::ignore, open_doors(ctx));
@@ -246,6 +247,7 @@ private:
         api_->add_gauges([this] { return gslb_.gauges(); });
         api_->add_jobs(jobs_.engine());
         api_->add_gslb(gslb_.controller());
+        api_->add_health(gslb_.lookout());
         TRY(auto tls, server_tls(config_));
         net::HttpServer::Options options;
         const auto& addresses = config_.list("server.listen");

@@ -1,5 +1,6 @@
 #include "app/settings.h"
 
+#include "app/checker.h"
 #include "gslb/clients.h"
 
 #include <boost/asio/ip/address.hpp>
@@ -109,6 +110,12 @@ std::vector<Setting> server_settings() {
         {"catalog.consul.token_file", secret_file, "", "File that holds the token for it."},
         {"catalog.consul.ca", path, "", "Authority that signed its certificate, in PEM. Empty: the system's."},
         {"catalog.consul.datacenter", text, "", "Its datacenter. Empty: that of the agent asked."},
+
+        {"health.nodes", list, "",
+         "Nodes that look at members of load balancers, too, over SSH: vantages beside this server. Nothing is installed there."},
+        {"health.canaries", list, "",
+         "HOST:PORT that this server reaches whenever it is well, as its gateway. While most cannot be reached, its looks do not "
+         "count."},
 
         {"dns.listen", text, "",
          "Where this server answers DNS for its Zones, over UDP and TCP: ADDRESS:PORT, \"*:53\" for most. Empty: nowhere."},
@@ -312,6 +319,8 @@ private:
             if (const auto address = parse_listen(config_.text("dns.listen")); !address.ok())
                 fail("dns.listen",
                      fmt::format("is \"{}\", which is no address; {}", config_.text("dns.listen"), address.error().remedy));
+        for (const auto& text : config_.list("health.canaries"))
+            if (const auto canary = read_canary(text); !canary.ok()) fail("health.canaries", canary.error().message);
         if (config_.text("dns.id").size() > 64) fail("dns.id", "may have 64 characters");
         for (const auto& text : config_.list("dns.transfer_to"))
             if (const auto prefix = gslb::parse_prefix(text); !prefix.ok())

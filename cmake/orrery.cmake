@@ -55,10 +55,27 @@ function(orrery_batches out name)
   set(${out} ${batches} PARENT_SCOPE)
 endfunction()
 
+# orrery_tests(store SOURCES a_test.cpp b_test.cpp LIBS orrery_store) makes the program store_test, each of whose tests is one of ctest's.
+function(orrery_tests name)
+  cmake_parse_arguments(T "" "" "SOURCES;LIBS" ${ARGN})
+  orrery_batches(sources ${name}_test ${T_SOURCES})
+  add_executable(${name}_test ${sources})
+  target_link_libraries(${name}_test PRIVATE ${T_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
+  if(NOT ORRERY_BATCH)
+    target_precompile_headers(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/cmake/precompiled.h <gtest/gtest.h> <gmock/gmock.h>)
+  endif()
+  gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}." PROPERTIES TIMEOUT 120 LABELS unit)
+  set_property(GLOBAL APPEND PROPERTY ORRERY_TESTS ${name}_test)
+  if(CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo") # unit tests run in the sanitized builds; this one is for labs and benches
+    set_target_properties(${name}_test PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
+endfunction()
+
 # orrery_module(store DEPS core net SOURCES a.cpp b.cpp TESTS a_test.cpp LIBS sqlite3)
-# makes the library orrery_store and, where there are tests, the program store_test, each of whose tests is one of ctest's.
+# makes the library orrery_store and, where there are tests, the program store_test. Small modules of one folder put their tests into one program,
+# which is compiled much faster: with TESTS_WITH drivers they are in drivers_test, made by orrery_tests_with(drivers) in that folder.
 function(orrery_module name)
-  cmake_parse_arguments(M "" "" "DEPS;SOURCES;TESTS;LIBS;TEST_DEPS" ${ARGN})
+  cmake_parse_arguments(M "" "TESTS_WITH" "DEPS;SOURCES;TESTS;LIBS;TEST_DEPS" ${ARGN})
   list(TRANSFORM M_DEPS PREPEND orrery_)
   list(TRANSFORM M_TEST_DEPS PREPEND orrery_)
   orrery_batches(sources ${name} ${M_SOURCES})
@@ -67,19 +84,20 @@ function(orrery_module name)
   if(NOT ORRERY_BATCH) # batches are few: a precompiled header would cost more than it saves, and clones could not share what is made with it
     target_precompile_headers(orrery_${name} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/precompiled.h)
   endif()
-  if(M_TESTS)
-    orrery_batches(tests ${name}_test ${M_TESTS})
-    add_executable(${name}_test ${tests})
-    target_link_libraries(${name}_test PRIVATE orrery_${name} ${M_TEST_DEPS} ${M_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
-    if(NOT ORRERY_BATCH)
-      target_precompile_headers(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/cmake/precompiled.h <gtest/gtest.h> <gmock/gmock.h>)
-    endif()
-    gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}." PROPERTIES TIMEOUT 120 LABELS unit)
-    set_property(GLOBAL APPEND PROPERTY ORRERY_TESTS ${name}_test)
-    if(CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo") # unit tests run in the sanitized builds; this one is for labs and benches
-      set_target_properties(${name}_test PROPERTIES EXCLUDE_FROM_ALL ON)
-    endif()
+  if(M_TESTS_WITH)
+    file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR}/src/${M_TESTS_WITH} ${CMAKE_CURRENT_SOURCE_DIR})
+    list(TRANSFORM M_TESTS PREPEND ${folder}/)
+    set_property(GLOBAL APPEND PROPERTY ORRERY_TESTS_${M_TESTS_WITH} ${M_TESTS})
+    set_property(GLOBAL APPEND PROPERTY ORRERY_TESTED_${M_TESTS_WITH} orrery_${name} ${M_TEST_DEPS} ${M_LIBS})
+  elseif(M_TESTS)
+    orrery_tests(${name} SOURCES ${M_TESTS} LIBS orrery_${name} ${M_TEST_DEPS} ${M_LIBS})
   endif()
+endfunction()
+
+function(orrery_tests_with name)
+  get_property(tests GLOBAL PROPERTY ORRERY_TESTS_${name})
+  get_property(libs GLOBAL PROPERTY ORRERY_TESTED_${name})
+  orrery_tests(${name} SOURCES ${tests} LIBS ${libs})
 endfunction()
 
 # The allocator of what we ship, and of what measures it. Before other libraries, so that malloc is its: many small allocations made on one thread and

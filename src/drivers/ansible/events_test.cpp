@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace orrery::drivers {
+namespace orrery::drivers::events_test {
 
 namespace {
 using jobs::ErrorClass;
@@ -99,4 +99,4 @@ TEST(AnsibleOutcome, WithoutStatisticsNothingIsASuccess) {
     EXPECT_EQ(ansible_outcome(none, 250, 1, "").error, ErrorClass::failed);
 }
 
-} // namespace orrery::drivers
+} // namespace orrery::drivers::events_test

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <iterator>
 
-namespace orrery::drivers {
+namespace orrery::drivers::run_folder_test {
 
 namespace {
 using ::testing::HasSubstr;
@@ -45,7 +45,7 @@ AnsibleRun a_run() {
 } // namespace
 
 TEST(AnsibleRunFolder, HoldsAllThatARunNeedsAndNobodyElseMayReadIt) {
-    testing::TemporaryFolder folder;
+    orrery::testing::TemporaryFolder folder;
     const auto path = folder / "runs/private/a1";
     const auto written = write_run_folder(path, a_run());
     ASSERT_TRUE(written.ok()) << written.error().text();
@@ -71,7 +71,7 @@ TEST(AnsibleRunFolder, HoldsAllThatARunNeedsAndNobodyElseMayReadIt) {
 }
 
 TEST(AnsibleRunFolder, IsMadeAnewWhereOneWasLeft) {
-    testing::TemporaryFolder folder;
+    orrery::testing::TemporaryFolder folder;
     const auto path = folder / "a1";
     std::filesystem::create_directories(path);
     std::ofstream(path / "old") << "x";
@@ -79,4 +79,4 @@ TEST(AnsibleRunFolder, IsMadeAnewWhereOneWasLeft) {
     EXPECT_FALSE(std::filesystem::exists(path / "old"));
 }
 
-} // namespace orrery::drivers
+} // namespace orrery::drivers::run_folder_test

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-namespace orrery::drivers {
+namespace orrery::drivers::membership_test {
 
 using namespace std::chrono_literals;
 
@@ -161,4 +161,4 @@ TEST(ReadHealth, RefusesWhatIsNoList) {
     EXPECT_THAT(read_health("[]")->all, IsEmpty());
 }
 
-} // namespace orrery::drivers
+} // namespace orrery::drivers::membership_test

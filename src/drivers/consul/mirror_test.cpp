@@ -10,7 +10,7 @@
 
 #include <set>
 
-namespace orrery::drivers {
+namespace orrery::drivers::mirror_test {
 
 using namespace std::chrono_literals;
 
@@ -268,4 +268,4 @@ CO_TEST(ConsulMirror, CatchesUpWithWhatConsulMissedOrLost) {
     co_await site.stop(fake);
 }
 
-} // namespace orrery::drivers
+} // namespace orrery::drivers::mirror_test

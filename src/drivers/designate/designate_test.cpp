@@ -11,7 +11,7 @@
 
 #include <map>
 
-namespace orrery::drivers {
+namespace orrery::drivers::designate_test {
 
 using namespace std::chrono_literals;
 using gslb::RecordType;
@@ -198,4 +198,4 @@ CO_TEST(Designate, TroubleIsClassedByWhatToDoNext) {
     EXPECT_EQ(broken.error().code, Code::unavailable);
 }
 
-} // namespace orrery::drivers
+} // namespace orrery::drivers::designate_test

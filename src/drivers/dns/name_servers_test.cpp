@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cstring>
 
-namespace orrery::drivers {
+namespace orrery::drivers::name_servers_test {
 
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
@@ -134,4 +134,4 @@ CO_TEST(NameServers, OneThatIsNotThereIsUnavailable) {
     EXPECT_EQ((*answers)[0].error().code, Code::unavailable) << (*answers)[0].error().text();
 }
 
-} // namespace orrery::drivers
+} // namespace orrery::drivers::name_servers_test

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-namespace orrery::drivers {
+namespace orrery::drivers::externaldns_test {
 
 using namespace std::chrono_literals;
 using gslb::RecordType;
@@ -194,4 +194,4 @@ TEST(ExternaldnsMessages, WhatIsCutOffOrOtherwiseOddIsNoAnswer) {
     EXPECT_FALSE(externaldns_serves({"ab.test."}, "lab.test."));
 }
 
-} // namespace orrery::drivers
+} // namespace orrery::drivers::externaldns_test

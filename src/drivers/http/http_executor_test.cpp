@@ -7,7 +7,7 @@
 
 #include <optional>
 
-namespace orrery::drivers {
+namespace orrery::drivers::http_executor_test {
 
 namespace {
 using namespace std::chrono_literals;
@@ -105,4 +105,4 @@ CO_TEST(HttpExecutor, WhatIsWrongIsNamed) {
     co_await client.stop();
 }
 
-} // namespace orrery::drivers
+} // namespace orrery::drivers::http_executor_test

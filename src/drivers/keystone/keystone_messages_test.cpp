@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace orrery::drivers {
+namespace orrery::drivers::keystone_messages_test {
 
 namespace {
 
@@ -109,4 +109,4 @@ TEST(KeystoneMessages, OnlyWhatMayStandInAHeaderIsAToken) {
         EXPECT_FALSE(is_token_text(bad));
 }
 
-} // namespace orrery::drivers
+} // namespace orrery::drivers::keystone_messages_test

@@ -7,7 +7,7 @@
 
 #include <set>
 
-namespace orrery::drivers {
+namespace orrery::drivers::keystone_test {
 
 using namespace std::chrono_literals;
 using identity::Role;
@@ -266,4 +266,4 @@ CO_TEST(Keystone, RefusesOptionsThatCannotBeRight) {
     co_await client.stop();
 }
 
-} // namespace orrery::drivers
+} // namespace orrery::drivers::keystone_test

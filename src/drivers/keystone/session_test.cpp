@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-namespace orrery::drivers {
+namespace orrery::drivers::session_test {
 
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
@@ -155,4 +155,4 @@ CO_TEST(OpenstackSession, RefusesLoginsThatCannotBeRight) {
     co_await client.stop();
 }
 
-} // namespace orrery::drivers
+} // namespace orrery::drivers::session_test

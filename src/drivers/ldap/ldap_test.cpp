@@ -4,7 +4,7 @@
 
 #include <gmock/gmock.h>
 
-namespace orrery::drivers {
+namespace orrery::drivers::ldap_test {
 
 namespace {
 
@@ -126,4 +126,4 @@ CO_TEST(LdapSource, SaysThatNobodyListens) {
     EXPECT_EQ(down.error().code, Code::unavailable) << down.error().text();
 }
 
-} // namespace orrery::drivers
+} // namespace orrery::drivers::ldap_test

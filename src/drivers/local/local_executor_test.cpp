@@ -4,7 +4,7 @@
 
 #include <gmock/gmock.h>
 
-namespace orrery::drivers {
+namespace orrery::drivers::local_executor_test {
 
 namespace {
 using namespace std::chrono_literals;
@@ -72,4 +72,4 @@ CO_TEST(LocalExecutor, RefusesWhatIsNotAllowedAndSecretsAsArguments) {
     EXPECT_EQ(output.out, "12\n");
 }
 
-} // namespace orrery::drivers
+} // namespace orrery::drivers::local_executor_test

@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-namespace orrery::drivers {
+namespace orrery::drivers::octavia_test {
 
 using namespace std::chrono_literals;
 using health::Outcome;
@@ -151,4 +151,4 @@ CO_TEST(Octavia, WhatCannotBeAskedIsEvidenceOfNothing) {
     EXPECT_EQ(readings.error().code, Code::timeout);
 }
 
-} // namespace orrery::drivers
+} // namespace orrery::drivers::octavia_test

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-namespace orrery::drivers {
+namespace orrery::drivers::powerdns_test {
 
 using namespace std::chrono_literals;
 using gslb::RecordType;
@@ -169,4 +169,4 @@ CO_TEST(Powerdns, RefusesOptionsThatCannotBeRight) {
     co_await client.stop();
 }
 
-} // namespace orrery::drivers
+} // namespace orrery::drivers::powerdns_test

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace orrery::drivers {
+namespace orrery::drivers::report_test {
 
 namespace {
 using jobs::ErrorClass;
@@ -106,4 +106,4 @@ TEST(PuppetOutcome, FollowsTheDetailedExitCodes) {
     EXPECT_THAT(puppet_outcome(report, 6, "").words, HasSubstr("1 resource failed: /Stage[main]/Main/Exec[bad]"));
 }
 
-} // namespace orrery::drivers
+} // namespace orrery::drivers::report_test

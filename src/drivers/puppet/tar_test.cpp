@@ -7,7 +7,7 @@
 #include <fstream>
 #include <iterator>
 
-namespace orrery::drivers {
+namespace orrery::drivers::tar_test {
 
 CO_TEST(Tar, IsReadByTar) {
     testing::TemporaryFolder folder;
@@ -41,4 +41,4 @@ CO_TEST(Tar, IsReadByTar) {
     EXPECT_FALSE(std::filesystem::exists(folder / "out/modules/m/.git"));
 }
 
-} // namespace orrery::drivers
+} // namespace orrery::drivers::tar_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace orrery::drivers {
+namespace orrery::drivers::rest_test {
 
 TEST(Rest, TheBaseOfAnApiIsCheckedAndNormalised) {
     EXPECT_EQ(api_base("url", "https://dns.example.org:8081/api/", false)->text(), "https://dns.example.org:8081/api");
@@ -40,4 +40,4 @@ TEST(Rest, FieldsOfAnythingReadAsIfTheyWereNotThere) {
     EXPECT_EQ(read_answer("x", std::string(1000, '[')).error().code, Code::unavailable);
 }
 
-} // namespace orrery::drivers
+} // namespace orrery::drivers::rest_test

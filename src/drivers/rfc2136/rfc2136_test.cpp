@@ -12,7 +12,7 @@
 #include <mutex>
 #include <set>
 
-namespace orrery::drivers {
+namespace orrery::drivers::rfc2136_test {
 
 using namespace std::chrono_literals;
 using gslb::RecordType;
@@ -296,4 +296,4 @@ TEST(Rfc2136Options, WantAnAddress) {
     EXPECT_EQ(rfc2136_publisher(real_clock(), {.server = "ns1.example.org"}).error().fields.at(0).path, "rfc2136.server");
 }
 
-} // namespace orrery::drivers
+} // namespace orrery::drivers::rfc2136_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace orrery::drivers {
+namespace orrery::drivers::tsig_test {
 
 namespace {
 
@@ -94,4 +94,4 @@ TEST(Tsig, WhatIsNotWholeIsNeverGood) {
     EXPECT_EQ(tsig_verify(unsigned_one, key, {}, signed_at).what, TsigVerdict::What::absent);
 }
 
-} // namespace orrery::drivers
+} // namespace orrery::drivers::tsig_test

@@ -7,7 +7,7 @@
 
 #include <fstream>
 
-namespace orrery::drivers {
+namespace orrery::drivers::body_test {
 
 namespace {
 using ::testing::Contains;
@@ -96,4 +96,4 @@ TEST(Fields, AreLinesWhereTheyCanBe) {
     EXPECT_EQ(from_base64("!!!!"), "");
 }
 
-} // namespace orrery::drivers
+} // namespace orrery::drivers::body_test

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace orrery::drivers {
+namespace orrery::drivers::logins_test {
 namespace {
 
 using resource::testing::House;
@@ -153,4 +153,4 @@ CO_TEST(ResourceLogins, GoThroughJumpHostsAndRefuseCircles) {
 }
 
 } // namespace
-} // namespace orrery::drivers
+} // namespace orrery::drivers::logins_test

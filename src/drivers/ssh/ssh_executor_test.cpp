@@ -13,7 +13,7 @@
 
 #include <fstream>
 
-namespace orrery::drivers {
+namespace orrery::drivers::ssh_executor_test {
 
 namespace {
 
@@ -449,4 +449,4 @@ CO_TEST(SshExecutor, AHostThatCannotBeReachedIsSaidToBeSo) {
     EXPECT_THAT(changed->words, HasSubstr("host key"));
 }
 
-} // namespace orrery::drivers
+} // namespace orrery::drivers::ssh_executor_test

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace orrery::drivers {
+namespace orrery::drivers::template_test {
 
 namespace {
 using ::testing::HasSubstr;
@@ -58,4 +58,4 @@ TEST(Template, GrowsNoFurtherThanItsLimit) {
                 HasSubstr("longer than"));
 }
 
-} // namespace orrery::drivers
+} // namespace orrery::drivers::template_test

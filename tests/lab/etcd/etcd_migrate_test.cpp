@@ -6,6 +6,7 @@
 #include "store/migrate.h"
 #include "store/sqlite/sqlite_store.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>

@@ -3,6 +3,7 @@
 #include "store/etcd/etcd_store.h"
 #include "store/migrate.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

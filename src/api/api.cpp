@@ -40,7 +40,10 @@ Result<Unit> check_access(const Route& route, const identity::Principal& princip
 }
 
 Task<Unit> serve(Api::State& state, Context ctx, net::Request& request, net::BodyReader& body, net::ResponseWriter& out) {
-    CO_TRY(auto match, state.router.match(request.method, request.target.path));
+    auto found = state.router.match(request.method, request.target.path);
+    // A cluster's token is in its path, which goes into logs from here on.
+    if (request.target.path.starts_with(externaldns_paths)) request.target.path = externaldns_paths;
+    CO_TRY(auto match, std::move(found));
     request.route = match.route->pattern;
     // Whoever says who they are must be right, even where nobody asks.
     CO_TRY(auto principal, co_await who_asks(state, ctx, request));
@@ -98,6 +101,7 @@ void Api::add_jobs(jobs::Engine& engine) {
 void Api::add_gslb(gslb::Controller& controller) {
     add_gslb_routes(*state_, controller);
     add_kosmos_routes(*state_);
+    add_externaldns_routes(*state_);
     const auto& registry = state_->resources.registry();
     state_->openapi_text = json::serialize(openapi_document(state_->router, registry, state_->options.version));
     state_->docs_page = api_page(state_->router, registry, state_->options.version);

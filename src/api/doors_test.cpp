@@ -34,6 +34,7 @@ std::string good_body(const Route& route) {
         if (route.kind->name() == "Zone") return R"({"name":"door","spec":{"origin":"test.org","nameservers":["ns.test.org"]}})";
         if (route.kind->name() == "Publisher")
             return R"({"name":"door","spec":{"driver":"externaldns","url":"http://127.0.0.1:1","zones":["test.org"]}})";
+        if (route.kind->name() == "Cluster") return R"({"name":"door","spec":{"site":"ams","domains":["test.org"]}})";
         if (route.kind->name() == "Token") return R"({"name":"door","spec":{"role":"viewer"}})";
     }
     if (route.pattern == "/v1/login") return R"({"user":"nobody-here","password":"wrong"})";

@@ -27,7 +27,7 @@ int status_of(const Error& error) {
     case Code::conflict: return names_field(error, precondition_field) ? 412 : 409;
     case Code::compacted: return 410;
     case Code::too_large: return 413;
-    case Code::unsupported: return 405;
+    case Code::unsupported: return names_field(error, "Content-Type") ? 415 : names_field(error, "Accept") ? 406 : 405;
     case Code::throttled: return 429;
     case Code::cancelled: return 503;
     case Code::timeout: return 504;

@@ -3,6 +3,7 @@
 #include "api/api.h"
 #include "catalog/kinds.h"
 #include "core/testing.h"
+#include "gslb/cluster.h"
 #include "gslb/controller.h"
 #include "gslb/fake_ports.h"
 #include "gslb/kinds.h"
@@ -99,6 +100,8 @@ struct Stack {
         registry.add(gslb::monitor_kind());
         registry.add(gslb::zone_kind());
         registry.add(gslb::publisher_kind());
+        registry.add(gslb::cluster_kind());
+        registry.add(gslb::cluster_record_kind());
         registry.add(gslb::decision_kind());
         resources = std::make_unique<resource::Resources>(*store, registry, *sealer, clock);
         identity = std::make_unique<identity::Identity>(*resources, pool, clock, identity::IdentityOptions{});

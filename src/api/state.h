@@ -46,6 +46,8 @@ void add_job_routes(Api::State& state, jobs::Engine& engine);
 void add_health_routes(Api::State& state, health::Lookout& lookout);
 void add_gslb_routes(Api::State& state, gslb::Controller& controller);
 void add_kosmos_routes(Api::State& state);
+void add_externaldns_routes(Api::State& state);
+constexpr std::string_view externaldns_paths = "/externaldns/";
 
 /// May this principal see and touch it? What belongs to users (tokens) is for its owner, as the same directory knows that one, and
 /// for admins.

@@ -8,6 +8,7 @@
 #include "dns/server.h"
 #include "drivers/dns/name_servers.h"
 #include "gslb/clients.h"
+#include "gslb/cluster.h"
 #include "gslb/drain_executor.h"
 #include "gslb/health_watcher.h"
 #include "gslb/kinds.h"
@@ -85,6 +86,8 @@ void GslbPart::add_kinds(resource::Registry& registry) {
     registry.add(gslb::monitor_kind());
     registry.add(gslb::zone_kind());
     registry.add(gslb::publisher_kind());
+    registry.add(gslb::cluster_kind());
+    registry.add(gslb::cluster_record_kind());
     registry.add(gslb::decision_kind());
 }
 

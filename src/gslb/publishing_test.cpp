@@ -1,4 +1,5 @@
 #include "core/testing.h"
+#include "core/text.h"
 #include "gslb/fake_publisher.h"
 #include "gslb/kinds.h"
 #include "gslb/publishing.h"

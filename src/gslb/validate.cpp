@@ -26,24 +26,6 @@ Result<Unit> verdict(const Draft& draft, std::string_view kind, Errors errors) {
     return resource::verdict(*draft.resources->registry().find(kind), draft.after.name, std::move(errors));
 }
 
-/// A host name, or one whose first label is *. Labels of letters, digits, hyphens and underscores.
-bool is_domain(std::string_view name, bool wildcard) {
-    if (name.empty() || name.size() > 253) return false;
-    bool first = true;
-    for (std::size_t start = 0; start <= name.size();) {
-        const auto end = std::min(name.find('.', start), name.size());
-        const auto label = name.substr(start, end - start);
-        start = end + 1;
-        const bool star = std::exchange(first, false) && wildcard && label == "*";
-        if (star) continue;
-        if (label.empty() || label.size() > 63 || label.front() == '-' || label.back() == '-') return false;
-        if (!std::all_of(label.begin(), label.end(),
-                         [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_'; }))
-            return false;
-    }
-    return true;
-}
-
 void check_amount(const json::object& holder, std::string_view key, const std::string& path, Errors& errors,
                   bool share_only = false) {
     const auto* value = holder.if_contains(key);
@@ -216,6 +198,23 @@ private:
 };
 
 } // namespace
+
+bool is_domain(std::string_view name, bool wildcard) {
+    if (name.empty() || name.size() > 253) return false;
+    bool first = true;
+    for (std::size_t start = 0; start <= name.size();) {
+        const auto end = std::min(name.find('.', start), name.size());
+        const auto label = name.substr(start, end - start);
+        start = end + 1;
+        const bool star = std::exchange(first, false) && wildcard && label == "*";
+        if (star) continue;
+        if (label.empty() || label.size() > 63 || label.front() == '-' || label.back() == '-') return false;
+        if (!std::all_of(label.begin(), label.end(),
+                         [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_'; }))
+            return false;
+    }
+    return true;
+}
 
 Task<Unit> prepare_load_balancer(Context, Draft& draft) {
     Errors errors;

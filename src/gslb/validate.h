@@ -2,8 +2,13 @@
 
 #include "resource/kind.h"
 
+#include <string_view>
+
 /// Private to the module: what the tables of the kinds cannot say.
 namespace orrery::gslb {
+
+/// A host name, or one whose first label is *. Labels of letters, digits, hyphens and underscores.
+bool is_domain(std::string_view name, bool wildcard);
 
 Task<Unit> prepare_load_balancer(Context ctx, resource::Draft& draft);
 Task<Unit> prepare_pool(Context ctx, resource::Draft& draft);

@@ -1,0 +1,158 @@
+#include "api/stack_for_tests.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace orrery::api {
+
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::Stack;
+
+net::Headers webhook_headers() {
+    net::Headers out;
+    out.set("Accept", "application/external.dns.webhook+json;version=1");
+    out.set("Content-Type", "application/external.dns.webhook+json;version=1");
+    return out;
+}
+
+asio::awaitable<std::string> a_cluster(Stack& stack, std::string name, std::string site) {
+    const auto made = co_await stack.post(
+        "/v1/clusters", fmt::format(R"({{"name":"{}","spec":{{"site":"{}","domains":["apps.test"]}}}})", name, site));
+    EXPECT_EQ(made.status, 201) << made.text;
+    co_return std::string(made.body.at("once").at("path").as_string());
+}
+
+std::string creates(std::string_view host, std::string_view address) {
+    return fmt::format(
+        R"({{"create":[{{"dnsName":"{0}","recordType":"A","targets":["{1}"],"recordTTL":20,"labels":{{"owner":"k"}}}},
+        {{"dnsName":"a-{0}","recordType":"TXT","targets":["\"heritage=external-dns,external-dns/owner=k\""]}}]}})",
+        host, address);
+}
+
+} // namespace
+
+CO_STACK_TEST(ExternalDns, MembersOfOneNameComeFromManyClusters) {
+    const auto ams = co_await a_cluster(stack, "ams", "amsterdam"), nyc = co_await a_cluster(stack, "nyc", "new-york");
+    const auto headers = webhook_headers();
+    auto answer = co_await stack.call("GET", ams, "", "", headers);
+    EXPECT_EQ(answer.text, R"({"filters":["apps.test"]})");
+    EXPECT_EQ(answer.headers.get("Content-Type"), "application/external.dns.webhook+json;version=1");
+    EXPECT_EQ((co_await stack.call("GET", ams + "/", "", "", headers)).status, 200);
+    EXPECT_EQ((co_await stack.call("GET", ams + "/records", "", "", headers)).text, "[]");
+    answer = co_await stack.call("POST", ams + "/records", creates("www.apps.test", "192.0.2.1"), "", headers);
+    EXPECT_EQ(answer.status, 204) << answer.text;
+    answer = co_await stack.call("POST", nyc + "/records", creates("www.apps.test", "192.0.2.9"), "", headers);
+    EXPECT_EQ(answer.status, 204) << answer.text;
+
+    answer = co_await stack.get("/v1/members/nyc-192-0-2-9.www.apps.test");
+    EXPECT_EQ(answer.status, 200) << answer.text;
+    EXPECT_EQ(answer.body.at("spec").at("site").as_string(), "new-york");
+    EXPECT_EQ(answer.body.at("spec").at("pool").as_string(), "www.apps.test");
+    answer = co_await stack.get("/v1/loadbalancers/www.apps.test");
+    EXPECT_EQ(answer.body.at("spec").at("zone").as_string(), "apps.test");
+    EXPECT_EQ(answer.body.at("spec").at("ttl").at("max").as_string(), "20s");
+    // What it keeps for itself comes back as it was; what another cluster has does not.
+    answer = co_await stack.call("GET", ams + "/records", "", "", headers);
+    EXPECT_EQ(answer.body.as_array().size(), 2U) << answer.text;
+    EXPECT_THAT(answer.text, HasSubstr(R"("targets":["\"heritage=external-dns,external-dns/owner=k\""])"));
+    EXPECT_THAT(answer.text, HasSubstr(R"("labels":{"owner":"k"})"));
+    EXPECT_THAT(answer.text, Not(HasSubstr("192.0.2.9")));
+
+    // A person's word stays when the address set grows.
+    const auto drained = co_await stack.call("PATCH", "/v1/members/ams-192-0-2-1.www.apps.test",
+                                             R"({"spec":{"override":{"state":"drain"}}})", stack.admin_token);
+    EXPECT_EQ(drained.status, 200) << drained.text;
+    answer = co_await stack.call("POST", ams + "/records",
+                                 R"({"create":[{"dnsName":"www.apps.test","recordType":"AAAA","targets":["2001:db8::1"]}]})", "",
+                                 headers);
+    EXPECT_EQ(answer.status, 204) << answer.text;
+    answer = co_await stack.get("/v1/members/ams-192-0-2-1.www.apps.test");
+    EXPECT_EQ(answer.body.at("spec").at("addresses").as_array().size(), 2U) << answer.text;
+    EXPECT_EQ(answer.body.at("spec").at("override").at("state").as_string(), "drain");
+
+    const std::string gone =
+        R"({"delete":[{"dnsName":"www.apps.test","recordType":"A","targets":["192.0.2.9"]},{"dnsName":"a-www.apps.test","recordType":"TXT"}]})";
+    EXPECT_EQ((co_await stack.call("POST", nyc + "/records", gone, "", headers)).status, 204);
+    EXPECT_EQ((co_await stack.get("/v1/members/nyc-192-0-2-9.www.apps.test")).status, 404);
+    EXPECT_EQ((co_await stack.get("/v1/loadbalancers/www.apps.test")).status, 200);
+    const std::string rest =
+        R"({"delete":[{"dnsName":"www.apps.test","recordType":"A"},{"dnsName":"www.apps.test","recordType":"AAAA"}]})";
+    EXPECT_EQ((co_await stack.call("POST", ams + "/records", rest, "", headers)).status, 204);
+    EXPECT_EQ((co_await stack.get("/v1/loadbalancers/www.apps.test")).status, 404);
+    EXPECT_EQ((co_await stack.get("/v1/pools/www.apps.test")).status, 404);
+    EXPECT_EQ((co_await stack.get("/v1/clusters/ams")).body.at("status").at("records").as_int64(), 1);
+}
+
+CO_STACK_TEST(ExternalDns, WhatSomebodyMadeIsLeftAlone) {
+    EXPECT_EQ((co_await stack.post("/v1/pools", R"({"name":"www.apps.test","spec":{"site":"own"}})")).status, 201);
+    const auto path = co_await a_cluster(stack, "ams", "amsterdam");
+    const auto headers = webhook_headers();
+    EXPECT_EQ((co_await stack.call("POST", path + "/records", creates("www.apps.test", "192.0.2.1"), "", headers)).status, 204);
+    // A member that somebody removes is sent again, because it is not shown.
+    EXPECT_EQ((co_await stack.call("DELETE", "/v1/members/ams-192-0-2-1.www.apps.test", "", stack.admin_token)).status, 200);
+    auto answer = co_await stack.call("GET", path + "/records", "", "", headers);
+    EXPECT_THAT(answer.text, Not(HasSubstr("192.0.2.1")));
+    EXPECT_EQ((co_await stack.call("POST", path + "/records", creates("www.apps.test", "192.0.2.1"), "", headers)).status, 204);
+    EXPECT_EQ((co_await stack.get("/v1/members/ams-192-0-2-1.www.apps.test")).status, 200);
+    EXPECT_EQ((co_await stack.call("POST", path + "/records", R"({"delete":[{"dnsName":"www.apps.test","recordType":"A"}]})", "",
+                                   headers))
+                  .status,
+              204);
+    EXPECT_EQ((co_await stack.get("/v1/loadbalancers/www.apps.test")).status, 404);
+    EXPECT_EQ((co_await stack.get("/v1/pools/www.apps.test")).status, 200);
+}
+
+CO_STACK_TEST(ExternalDns, NobodyElseMayAndTheTokenIsNeverShown) {
+    const auto path = co_await a_cluster(stack, "ams", "amsterdam");
+    const auto token = path.substr(path.rfind('/') + 1);
+    EXPECT_GE(token.size(), 50U);
+    const auto headers = webhook_headers();
+    EXPECT_EQ((co_await stack.call("GET", "/externaldns/ams/" + std::string(token.size(), 'a'), "", "", headers)).status, 404);
+    EXPECT_EQ((co_await stack.call("GET", "/externaldns/other/" + token, "", "", headers)).status, 404);
+    for (const auto* where : {"/v1/clusters/ams", "/v1/clusters", "/v1/events"}) {
+        const auto shown = co_await stack.get(where);
+        EXPECT_EQ(shown.status, 200);
+        EXPECT_THAT(shown.text, Not(HasSubstr(token))) << where;
+    }
+    // A token of one's own.
+    const auto changed = co_await stack.call("PATCH", "/v1/clusters/ams",
+                                             R"({"spec":{"token":"0123456789abcdef0123456789ABCDEF"}})", stack.admin_token);
+    EXPECT_EQ(changed.status, 200) << changed.text;
+    EXPECT_EQ((co_await stack.call("GET", path, "", "", headers)).status, 404);
+    EXPECT_EQ((co_await stack.call("GET", "/externaldns/ams/0123456789abcdef0123456789ABCDEF", "", "", headers)).status, 200);
+    const auto bad = co_await stack.call("PATCH", "/v1/clusters/ams", R"({"spec":{"token":"0123456789abcdef0123456789/BCDEF"}})",
+                                         stack.admin_token);
+    EXPECT_EQ(bad.status, 400) << bad.text;
+}
+
+CO_STACK_TEST(ExternalDns, RefusesOtherTypesAndBadBodies) {
+    const auto path = co_await a_cluster(stack, "ams", "amsterdam");
+    auto headers = webhook_headers();
+    headers.set("Accept", "application/external.dns.webhook+json;version=2");
+    EXPECT_EQ((co_await stack.call("GET", path + "/records", "", "", headers)).status, 406);
+    headers = webhook_headers();
+    headers.set("Content-Type", "application/json");
+    EXPECT_EQ((co_await stack.call("POST", path + "/records", "{}", "", headers)).status, 415);
+    headers = webhook_headers();
+    auto answer = co_await stack.call("POST", path + "/records", R"({"create":[{"dnsName":"x"}]})", "", headers);
+    EXPECT_EQ(answer.status, 400);
+    EXPECT_THAT(answer.text, HasSubstr("create[0].recordType"));
+    answer = co_await stack.call("POST", path + "/records", creates("www.elsewhere.test", "192.0.2.1"), "", headers);
+    EXPECT_EQ(answer.status, 400);
+    EXPECT_THAT(answer.text, HasSubstr("none of the cluster's domains"));
+    EXPECT_EQ((co_await stack.get("/v1/members")).body.at("items").as_array().size(), 0U);
+    answer = co_await stack.call(
+        "POST", path + "/adjustendpoints",
+        R"([{"dnsName":"www.apps.test","recordType":"A","targets":["192.0.2.1"],"providerSpecific":[{"name":"alias","value":"false"}]},
+                                     {"dnsName":"lb.apps.test","recordType":"CNAME","targets":["elb.test"]}])",
+        "", headers);
+    EXPECT_EQ(answer.status, 200) << answer.text;
+    EXPECT_EQ(answer.body.as_array().size(), 1U);
+    EXPECT_THAT(answer.text, HasSubstr("providerSpecific"));
+    EXPECT_THAT((co_await stack.get("/v1/clusters/ams")).text, HasSubstr("lb.apps.test CNAME: a CNAME record cannot"));
+}
+
+} // namespace orrery::api

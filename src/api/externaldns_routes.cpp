@@ -6,7 +6,9 @@
 #include <boost/json/serialize.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
+#include <memory>
 #include <set>
 
 /// The webhook protocol of ExternalDNS, we as the provider: a Kubernetes cluster says where its services are, and they become

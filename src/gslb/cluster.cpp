@@ -14,6 +14,7 @@
 #include <openssl/crypto.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 namespace orrery::gslb {

@@ -3,7 +3,10 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <string>
 #include <string_view>
+#include <tuple>
+#include <vector>
 
 namespace {
 

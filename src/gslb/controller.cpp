@@ -21,7 +21,14 @@ namespace {
 constexpr std::size_t records_at_once = 100;
 /// More than this wait only while the store is away: then the oldest are given up, and it is said.
 constexpr std::size_t most_waiting = 200'000;
+constexpr std::size_t most_unled = 20'000;
 constexpr auto sweep_every = std::chrono::minutes(10);
+/// Longer than it takes until another leads in place of one that is gone.
+constexpr auto kept_for_another = std::chrono::seconds(30);
+/// Two servers see the same within so long, each at its own pace.
+constexpr auto seen_together = std::chrono::seconds(15);
+/// A smaller difference is a clock that is being pulled, not one that was set.
+constexpr auto least_step = std::chrono::milliseconds(500);
 
 json::array held_json(const std::vector<Withheld>& all) {
     json::array out;
@@ -66,14 +73,33 @@ struct Controller::State : std::enable_shared_from_this<State> {
         std::string key, text; ///< as stored: much smaller than what it was made from
     };
     std::deque<Waiting> records;
+    struct Unled {
+        json::object record;
+        WallTime at;
+        SteadyTime since;
+    };
+    std::deque<Unled> unled;                                           ///< what another should have written, if it lives
+    std::optional<std::chrono::milliseconds> offset;                   ///< of the time of day to the steady clock
     std::set<std::string> statuses, pool_statuses;                     ///< to be written
     std::map<std::string, std::pair<std::string, std::string>> served; ///< fqdn and zone, by load balancer
     std::uint64_t decided = 0, lost_records = 0, failed_writes = 0;
     bool leading = false;
     TaskGroup group;
 
+    /// What is to last for some time is measured on the time of day, so that it can be stored: then a step of that must be known.
+    void mind_steps(WallTime now) {
+        const auto is =
+            now.time_since_epoch() - std::chrono::duration_cast<std::chrono::milliseconds>(clock.steady().time_since_epoch());
+        const auto was = std::exchange(offset, is);
+        if (!was || std::chrono::abs(is - *was) < least_step) return;
+        log::warn(Context::background(), "the time of day was set by {} ms: what is held back is held for as long as before",
+                  (is - *was).count());
+        engine.clock_stepped(is - *was);
+    }
+
     void decide_all() {
         const auto now = clock.wall();
+        mind_steps(now);
         auto outcomes = engine.turn(now);
         std::vector<NameSink::Change> changes;
         for (auto& outcome : outcomes) {
@@ -85,6 +111,11 @@ struct Controller::State : std::enable_shared_from_this<State> {
             if (outcome.gone) continue;
             statuses.insert(outcome.name);
             if (!outcome.record) continue;
+            if (another_leads()) {
+                unled.push_back({std::move(*outcome.record), now, clock.steady()});
+                if (unled.size() > most_unled) unled.pop_front();
+                continue;
+            }
             records.push_back(stored(std::move(*outcome.record), now));
             if (records.size() > most_waiting) {
                 records.pop_front();
@@ -96,10 +127,17 @@ struct Controller::State : std::enable_shared_from_this<State> {
         to_write.notify_all();
     }
 
-    /// Another server that leads decides the same and writes it. Where nobody does, or we do but are late to renew, it may be us.
-    void leave_to_another() {
+    bool another_leads() const {
+        if (leadership.leads()) return false;
         const auto leader = leadership.leader();
-        if (leader.empty() || leader == options.server) return;
+        return !leader.empty() && leader != options.server;
+    }
+
+    /// Another server that leads decides the same and writes it. Where nobody does, or we do but are late to renew, it may be us.
+    /// One that has just died is said to lead until its lease is over: what was decided since is kept so long.
+    void leave_to_another() {
+        while (!unled.empty() && clock.steady() - unled.front().since > kept_for_another) unled.pop_front();
+        if (!another_leads()) return;
         records.clear();
         statuses.clear();
         pool_statuses.clear();
@@ -157,6 +195,42 @@ struct Controller::State : std::enable_shared_from_this<State> {
     }
 
     /// A new leader finds what the last one left, and puts right what it did not come to.
+    void take_over() {
+        note_everything();
+        const auto& kind = *resources.registry().find("Decision");
+        std::set<std::string> matched;
+        for (auto& one : std::exchange(unled, {})) {
+            if (clock.steady() - one.since > kept_for_another) continue;
+            resource::ListQuery query;
+            query.fields = {{"loadbalancer", text_at(one.record, "loadbalancer")}};
+            query.newest_first = true;
+            query.limit = 50;
+            const auto page = resources.list(kind, query);
+            if (!page.ok()) continue;
+            bool written = false;
+            std::int64_t last = 0;
+            for (const auto& record : page->records) {
+                const auto object = resource::from_stored(*record);
+                if (!object.ok()) continue;
+                last = std::max(last, static_cast<std::int64_t>(number_at(object->spec, "seq", 0)));
+                const auto at = time_at(object->spec, "at");
+                if (!at || std::chrono::abs(*at - one.at) > seen_together || !same_decision(object->spec, one.record)) continue;
+                if (!matched.insert(record->key).second) continue;
+                written = true;
+                break;
+            }
+            if (written) continue;
+            if (static_cast<std::int64_t>(number_at(one.record, "seq", 0)) <= last) one.record["seq"] = last + 1;
+            records.push_back(stored(std::move(one.record), one.at));
+        }
+    }
+
+    static bool same_decision(const json::object& one, const json::object& other) {
+        return flag_at(one, "changed") == flag_at(other, "changed") &&
+               to_json_text(object_at(one, "after")) == to_json_text(object_at(other, "after")) &&
+               (flag_at(one, "changed") || text_at(one, "cause") == text_at(other, "cause"));
+    }
+
     void note_everything() {
         for (const auto& [name, where] : served) {
             statuses.insert(name);
@@ -165,7 +239,7 @@ struct Controller::State : std::enable_shared_from_this<State> {
         }
     }
 
-    bool has_writes() const { return !records.empty() || !statuses.empty() || !pool_statuses.empty(); }
+    bool has_writes() const { return !records.empty() || !unled.empty() || !statuses.empty() || !pool_statuses.empty(); }
 
     asio::awaitable<void> write_loop(Context ctx) {
         Duration backoff{};
@@ -180,7 +254,7 @@ struct Controller::State : std::enable_shared_from_this<State> {
                 if (has_writes() && !(co_await leadership.elected(ctx)).ok()) co_return;
                 continue;
             }
-            if (!std::exchange(leading, true)) note_everything();
+            if (!std::exchange(leading, true)) take_over();
             const auto written = co_await write_some(ctx, *fence);
             if (written.ok()) {
                 backoff = {};

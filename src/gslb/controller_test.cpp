@@ -180,4 +180,52 @@ CO_TEST(GslbController, OldRecordsGoButNeverTheLast) {
     co_await plant.group.stop();
 }
 
+CO_TEST(GslbController, AStepOfTheClockReleasesNothing) {
+    for (const auto step : {Duration(1h), Duration(-1h)}) {
+        Plant plant(loop);
+        CO_ASSERT_OK(co_await furnish(plant));
+        CO_ASSERT_OK(co_await plant.put("pools", "eu", "{site: ams, monitors: [web], guard: {most: 1, window: 60s}}"));
+        co_await plant.settle();
+        for (const auto* member : {"eu-1", "eu-2", "us-1"}) plant.watcher.say(member, Health::up);
+        co_await plant.settle();
+        for (const auto* member : {"eu-1", "eu-2"}) plant.watcher.say(member, Health::down, "web: refused");
+        co_await plant.settle();
+        EXPECT_THAT(plant.sink.addresses("www.gslb.test"), ElementsAre("192.0.2.2")) << "one goes, the other is held";
+        const auto records = plant.decisions("www").size();
+        plant.house.clock.step_wall(step);
+        co_await plant.settle(1s);
+        plant.watcher.say("us-1", Health::up, "another word");
+        co_await plant.settle(1s);
+        EXPECT_THAT(plant.sink.addresses("www.gslb.test"), ElementsAre("192.0.2.2")) << "no minute has passed";
+        EXPECT_EQ(plant.decisions("www").size(), records);
+        co_await plant.settle(61s);
+        co_await plant.settle(1s);
+        EXPECT_THAT(plant.sink.addresses("www.gslb.test"), ElementsAre("192.0.2.21")) << "a minute has passed, and no hour";
+        co_await plant.group.stop();
+    }
+}
+
+CO_TEST(GslbController, WhoIsNotBelievedLeavesARecord) {
+    Plant plant(loop);
+    CO_ASSERT_OK(co_await furnish(plant));
+    co_await plant.settle();
+    for (const auto* member : {"eu-1", "eu-2", "us-1"}) plant.watcher.say(member, Health::up);
+    co_await plant.settle();
+    const auto before = plant.decisions("www").size();
+    for (int again = 0; again < 3; ++again) {
+        Signal signal{.standing = Health::up, .monitored = true};
+        signal.doubt = Doubt{"quorum_hold", "web: ams says refused; 1 of 3 down, need 2"};
+        signal.words = "look " + std::to_string(again);
+        plant.watcher.say("eu-1", std::move(signal));
+        co_await plant.settle();
+    }
+    EXPECT_THAT(plant.sink.addresses("www.gslb.test"), ElementsAre("192.0.2.1", "192.0.2.2"));
+    const auto records = plant.decisions("www");
+    CO_ASSERT(records.size() == before + 1);
+    EXPECT_EQ(text_at(records.back(), "cause"), "quorum_hold");
+    EXPECT_FALSE(flag_at(records.back(), "changed"));
+    EXPECT_EQ(text_at(array_at(records.back(), "withheld").at(0).get_object(), "about"), "eu-1");
+    co_await plant.group.stop();
+}
+
 } // namespace orrery::gslb

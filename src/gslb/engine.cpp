@@ -14,7 +14,8 @@ namespace {
 struct Pool {
     std::optional<PoolSpec> spec; ///< nothing: members of it are known, it is not
     std::map<std::string, MemberInput> members;
-    std::set<std::string> users; ///< names
+    std::set<std::string> users;      ///< names
+    std::set<std::string> by_latency; ///< those of them to which its distance matters
     PoolMemory memory;
     PoolViewPtr view;
     std::vector<Withheld> withheld;
@@ -108,15 +109,17 @@ struct Engine::State {
             return;
         }
         auto settled = settle(input_of(pool), pool.memory, now);
-        const bool same_view = pool.view && *pool.view == settled.view;
+        const bool same_view = pool.view && pool.view->same_but_for_distance(settled.view);
+        const bool same_distance = pool.view && pool.view->rtt == settled.view.rtt;
         const bool same_held = keys_of(pool.withheld) == keys_of(settled.withheld);
         if (!same_view || !same_held || !(pool.memory == settled.memory)) changed_pools.insert(key);
-        if (!same_view) pool.view = std::make_shared<const PoolView>(std::move(settled.view));
+        if (!same_view || !same_distance) pool.view = std::make_shared<const PoolView>(std::move(settled.view));
         pool.memory = std::move(settled.memory);
         pool.withheld = std::move(settled.withheld);
         reschedule(due_pools, pool.look_again, settled.look_again, key);
-        if (same_view && same_held) return;
-        for (const auto& user : pool.users) mark_name(user, trigger);
+        const bool same = same_view && same_held;
+        if (same && same_distance) return;
+        for (const auto& user : same ? pool.by_latency : pool.users) mark_name(user, trigger);
     }
 
     Snapshot snapshot_of(const Name& name, WallTime now) const {
@@ -213,8 +216,14 @@ void Engine::set_rule(Rule rule, Clients clients, const Trigger& trigger) {
             state_->by_fqdn.erase(held);
         state_->by_fqdn[rule.fqdn] = key;
     }
-    for (const auto& use : name.rule.pools) state_->pools[use.pool].users.erase(key);
-    for (const auto& use : rule.pools) state_->pools[use.pool].users.insert(key);
+    for (const auto& use : name.rule.pools) {
+        state_->pools[use.pool].users.erase(key);
+        state_->pools[use.pool].by_latency.erase(key);
+    }
+    for (const auto& use : rule.pools) {
+        state_->pools[use.pool].users.insert(key);
+        if (rule.steering == Steering::latency) state_->pools[use.pool].by_latency.insert(key);
+    }
     name.rule = std::move(rule);
     name.clients = std::move(clients);
     state_->mark_name(key, trigger);
@@ -230,6 +239,7 @@ void Engine::remove_rule(const std::string& key) {
         const auto pool = state_->pools.find(use.pool);
         if (pool == state_->pools.end()) continue;
         pool->second.users.erase(key);
+        pool->second.by_latency.erase(key);
         if (!pool->second.spec) state_->mark_pool(use.pool, {});
     }
     State::reschedule(state_->due_names, name.look_again, std::nullopt, key);
@@ -325,6 +335,22 @@ void Engine::remember(const std::string& name, Memory memory, std::int64_t decis
 }
 
 void Engine::remember_pool(const std::string& name, PoolMemory memory) { state_->pools[name].memory = std::move(memory); }
+
+void Engine::clock_stepped(std::chrono::milliseconds by) {
+    for (auto& [key, pool] : state_->pools) {
+        for (auto& at : pool.memory.recently) at += by;
+        for (auto& [member, load] : pool.memory.load)
+            if (load.changed != WallTime{}) load.changed += by;
+        if (pool.look_again) state_->dirty_pools.try_emplace(key, Trigger{.cause = "time"});
+    }
+    for (auto& [key, name] : state_->names) {
+        for (auto& [pool, left] : name.memory.left) {
+            left.since += by;
+            if (left.back) *left.back += by;
+        }
+        if (name.look_again) state_->dirty_names.try_emplace(key, Trigger{.cause = "time"});
+    }
+}
 
 std::vector<Outcome> Engine::turn(WallTime now) {
     std::vector<Outcome> out;

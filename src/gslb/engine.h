@@ -55,6 +55,10 @@ public:
     void remember(const std::string& name, Memory memory, std::int64_t decisions, std::optional<json::object> last_summary = {});
     void remember_pool(const std::string& name, PoolMemory memory);
 
+    /// The time of day was set: what lasts for so long from some instant lasts no shorter and no longer for it. What a person said
+    /// is to hold until some time of day holds until then.
+    void clock_stepped(std::chrono::milliseconds by);
+
     /// Decides all names again whose inputs changed, or whose time has come.
     std::vector<Outcome> turn(WallTime now);
     bool has_work() const;

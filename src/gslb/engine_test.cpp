@@ -53,6 +53,21 @@ std::vector<std::string> names_in(const std::vector<Outcome>& outcomes) {
 
 } // namespace
 
+TEST(GslbEngine, DistanceIsDecidedByOnlyWhereItMatters) {
+    Engine engine;
+    for (const auto* pool : {"a", "b"}) add(engine, a_pool(pool, 1, 1, 1));
+    engine.set_rule(named("fixed", a_rule({"a", "b"})), {}, {});
+    engine.set_rule(named("near", a_rule({"a", "b"}, Steering::latency)), {}, {});
+    engine.turn(noon);
+    engine.take_changed_pools();
+    auto moved = signal(Health::up);
+    moved.rtt["home"] = 40;
+    engine.set_signal("a-1", moved);
+    EXPECT_THAT(names_in(engine.turn(noon + 1s)), ElementsAre("near"));
+    EXPECT_THAT(engine.take_changed_pools(), IsEmpty()) << "nothing to write";
+    EXPECT_EQ(engine.snapshot("fixed", noon + 1s)->pools[0]->rtt.at("home"), 40);
+}
+
 TEST(GslbEngine, DecidesOnlyTheNamesWhoseInputsChanged) {
     Engine engine;
     for (const auto* pool : {"a", "b", "c"}) add(engine, a_pool(pool, 1, 2, 2));

@@ -23,6 +23,7 @@ public:
         signal.words = std::move(words);
         on_signal_(member, std::move(signal));
     }
+    void say(const std::string& member, Signal signal) { on_signal_(member, std::move(signal)); }
     std::map<std::string, Target> watched;
 
 private:

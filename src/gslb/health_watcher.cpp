@@ -58,6 +58,21 @@ std::string class_of(const json::array& evidence) {
     return {};
 }
 
+/// Whether somebody finds it down and is not believed.
+std::optional<Doubt> doubt_of(const std::string& monitor, const health::QuorumDecision& decision) {
+    std::string aside, found;
+    for (const auto& one : decision.evidence) {
+        const auto& line = one.get_object();
+        const bool ignored = flag_at(line, "set_aside") && line.contains("n_fail");
+        if (!ignored && text_at(line, "says") != "down") continue;
+        found += fmt::format("{}{} says {}", found.empty() ? "" : ", ", text_at(line, "vantage"), text_at(line, "class"));
+        if (ignored) aside += fmt::format("; {} is set aside: {}", text_at(line, "vantage"), text_at(line, "left_out"));
+    }
+    if (!decision.withheld && aside.empty()) return std::nullopt;
+    return Doubt{decision.withheld ? "quorum_hold" : "vantage_excluded",
+                 fmt::format("{}: {}; {}{}", monitor, found, decision.words, aside)};
+}
+
 } // namespace
 
 struct HealthWatcher::State {
@@ -104,6 +119,7 @@ struct HealthWatcher::State {
             if (health != Health::unknown)
                 signal.until_change =
                     signal.until_change ? std::min(*signal.until_change, finding.until_change) : finding.until_change;
+            if (!signal.doubt && health != Health::down) signal.doubt = doubt_of(look.monitor, finding.decision);
             for (const auto& [vantage, ms] : finding.rtt) signal.rtt[vantage] = std::max(signal.rtt[vantage], ms);
             if (health == Health::up && !finding.decision.withheld) continue;
             const auto what = class_of(finding.decision.evidence);

@@ -103,6 +103,8 @@ private:
         if (signal.standing == Health::unknown)
             view.why = fmt::format("nothing is known yet, which counts as {}", view.healthy ? "up" : "down");
         if (signal.stale) view.why += view.why.empty() ? "as before the restart" : ", as before the restart";
+        if (view.healthy && signal.doubt)
+            out_.withheld.push_back({signal.doubt->cause, view.name, signal.doubt->words, std::nullopt});
         if (view.healthy) return;
         if (before_.withdrawn.contains(view.name)) {
             out_.memory.withdrawn.insert(view.name);

@@ -19,6 +19,13 @@ namespace orrery::gslb {
 enum class Health { unknown, up, degraded, down };
 std::string_view name_of(Health health);
 
+/// Somebody finds a member down and is not believed.
+struct Doubt {
+    std::string cause; ///< quorum_hold: too few say so; vantage_excluded: who says so is set aside
+    std::string words;
+    bool operator==(const Doubt&) const = default;
+};
+
 /// What is known of a member from outside, over all its monitors.
 struct Signal {
     Health standing = Health::unknown;
@@ -29,6 +36,7 @@ struct Signal {
     std::map<std::string, double> rtt; ///< milliseconds by vantage
     std::string words;                 ///< "http-80: refused, seen by 2 of 3"
     json::value evidence;              ///< for the decision record
+    std::optional<Doubt> doubt;
     bool operator==(const Signal&) const = default;
 };
 
@@ -85,6 +93,10 @@ struct PoolView {
     std::vector<MemberView> members;
     std::map<std::string, double> rtt; ///< milliseconds by vantage, over its healthy members
     bool operator==(const PoolView&) const = default;
+    /// How far away it is matters to few, and is another all the time.
+    bool same_but_for_distance(const PoolView& other) const {
+        return name == other.name && location == other.location && min_healthy == other.min_healthy && members == other.members;
+    }
     json::object to_json() const;
     static PoolView from(const json::object& value);
 };
@@ -92,7 +104,7 @@ using PoolViewPtr = std::shared_ptr<const PoolView>;
 
 /// A change that did not happen, and what it waits for.
 struct Withheld {
-    std::string cause; ///< mass_guard_hold, failback, dead_band
+    std::string cause; ///< mass_guard_hold, quorum_hold, vantage_excluded, failback, dead_band
     std::string about; ///< a member or a pool
     std::string words;
     std::optional<WallTime> until; ///< nothing: no time will release it

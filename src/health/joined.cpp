@@ -64,7 +64,7 @@ struct JoinedChecker::State : std::enable_shared_from_this<State> {
         report.took = std::chrono::duration_cast<std::chrono::milliseconds>(observed.total);
         target.at = clock.steady();
         if (!is_good(observed.outcome) && before.standing != Standing::down && before.failures == 0) {
-            self.fell(clock.wall());
+            self.fell(unstepped(clock));
             diagnose();
         }
         if (first || before.standing != report.standing || before.failures != report.failures || before.last != report.last)
@@ -77,7 +77,7 @@ struct JoinedChecker::State : std::enable_shared_from_this<State> {
     }
 
     void diagnose() {
-        auto now = self.diagnose(targets.size(), options.canaries.size(), failing_canaries.size(), clock.wall());
+        auto now = self.diagnose(targets.size(), options.canaries.size(), failing_canaries.size(), unstepped(clock));
         if (now.fit != diagnosis.fit) {
             log::info(ctx, "this vantage {}", now.fit ? "counts again" : "sets itself aside: " + now.words);
             tell_anyway = true;

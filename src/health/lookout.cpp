@@ -170,7 +170,7 @@ struct Lookout::State : std::enable_shared_from_this<State> {
         // Where nobody else looks there is no better witness, and what it sees must be believed; the guards of pools remain.
         if (vantages.size() > 1 && before.standing != Standing::down && before.failures == 0 && is_evidence(observed.outcome) &&
             !is_good(observed.outcome)) {
-            vantage->second.self.fell(clock.wall());
+            vantage->second.self.fell(unstepped(clock));
             if (diagnose(vantage_name, vantage->second)) {
                 settle_all();
                 return;
@@ -185,7 +185,7 @@ struct Lookout::State : std::enable_shared_from_this<State> {
 
     /// True if it counts now and did not, or the other way round.
     bool diagnose(const std::string& name, Vantage& vantage) {
-        auto now = vantage.self.diagnose(vantage.targets, canaries, vantage.failing_canaries.size(), clock.wall());
+        auto now = vantage.self.diagnose(vantage.targets, canaries, vantage.failing_canaries.size(), unstepped(clock));
         const bool changed = now.fit != vantage.diagnosis.fit;
         vantage.diagnosis = std::move(now);
         if (changed)

@@ -20,13 +20,17 @@ std::string not_counted(const Report& report, const QuorumRule& rule, WallTime n
 
 QuorumDecision decide(std::span<const Report> reports, const QuorumRule& rule, Standing before, WallTime now) {
     QuorumDecision out;
-    int down = 0, degraded = 0;
+    int down = 0, degraded = 0, ignored = 0;
     auto& counted = out.counted;
     for (const auto& report : reports) {
         json::object line{{"vantage", report.vantage}, {"class", name_of(report.last)}, {"ms", report.took.count()}};
         if (report.failures > 0) line["n_fail"] = report.failures;
         if (auto why = not_counted(report, rule, now); !why.empty()) {
             line["left_out"] = std::move(why);
+            if (!report.fit) {
+                line["set_aside"] = true;
+                if (report.failures > 0) ++ignored;
+            }
         } else {
             ++counted;
             line["says"] = name_of(report.standing);
@@ -39,7 +43,8 @@ QuorumDecision decide(std::span<const Report> reports, const QuorumRule& rule, S
     const int up = counted - down;
     out.words = fmt::format("{} of {} down, need {}", down, counted, need);
     if (const auto left_out = static_cast<int>(reports.size()) - counted; left_out > 0)
-        out.words += fmt::format("; {} of {} vantages left out", left_out, reports.size());
+        out.words += fmt::format("; {} of {} vantages left out{}", left_out, reports.size(),
+                                 ignored > 0 ? fmt::format(", {} of them would say down", ignored) : "");
     if (counted == 0) {
         out.standing = before;
         out.words = reports.empty() ? "no vantage looks at it" : "no vantage has fresh evidence";

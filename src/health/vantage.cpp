@@ -35,7 +35,7 @@ Diagnosis SelfDiagnosis::diagnose(std::size_t targets, std::size_t canaries, std
         out.fit = false;
         out.words = fmt::format("{} of its {} targets fell within {}, more than {} %", fell_then_, of_then_,
                                 in_seconds(rule_.window), rule_.drop_percent);
-        out.data = {{"reason", "fall"}, {"fell", fell_then_}, {"of", of_then_}, {"until", to_rfc3339(aside_until_)}};
+        out.data = {{"reason", "fall"}, {"fell", fell_then_}, {"of", of_then_}};
     }
     return out;
 }

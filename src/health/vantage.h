@@ -9,6 +9,11 @@
 
 namespace orrery::health {
 
+/// A time that no step of the time of day moves, for what is only compared with others of its kind.
+inline WallTime unstepped(const Clock& clock) {
+    return WallTime(std::chrono::duration_cast<std::chrono::milliseconds>(clock.steady().time_since_epoch()));
+}
+
 /// When a vantage point doubts itself.
 struct VantageRule {
     int drop_percent = 50;                      ///< more of its targets falling within `window` than this: it is the one that fell
@@ -26,7 +31,7 @@ struct Diagnosis {
 /// What one vantage point knows of itself: canaries are targets that are up whenever the vantage is well (its gateway, its peers);
 /// falls are targets that went down. It is set aside while more than half of its canaries fail, and for a while after too many of
 /// its targets fell at once; then its word counts again, so that a real outage is believed in the end. Times come in: no clock, no
-/// side effects.
+/// side effects. They are only compared with each other, and must not step: see `unstepped`.
 class SelfDiagnosis {
 public:
     explicit SelfDiagnosis(VantageRule rule = {}) : rule_(rule) {}

@@ -5,6 +5,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <fmt/format.h>
+#include <openssl/ssl.h>
 
 #include <algorithm>
 #include <optional>
@@ -80,7 +81,11 @@ struct Engine::State {
 };
 
 Engine::Engine() : Engine(Options{}) {}
-Engine::Engine(Options options) : state_(std::make_unique<State>(options)) {}
+Engine::Engine(Options options) : state_(std::make_unique<State>(options)) {
+    // Here and not at the first handshake: OpenSSL then outlives an engine that ends with the program, and frees what it keeps for
+    // our threads.
+    ::OPENSSL_init_ssl(0, nullptr);
+}
 Engine::~Engine() {
     state_->names.stop(); // first: its answers go to the workers
     state_->workers.clear();

@@ -36,6 +36,7 @@ public:
         ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
         port_ = ntohs(address.sin_port);
         thread_ = std::thread([this] {
+            running_ = true;
             for (;;) {
                 const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
                 if (fd < 0 && (errno == EMFILE || errno == ECONNABORTED)) { // a test takes the files away, from this side, too
@@ -47,6 +48,7 @@ public:
                 ::close(fd);
             }
         });
+        while (!running_) std::this_thread::yield(); // the sanitizer takes a thread that starts without files for a fault
     }
     ~Peer() {
         ::shutdown(listener_, SHUT_RDWR);
@@ -61,6 +63,7 @@ private:
     Treat treat_;
     int listener_ = -1;
     std::uint16_t port_ = 0;
+    std::atomic<bool> running_{false};
     std::thread thread_;
 };
 

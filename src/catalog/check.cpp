@@ -1,11 +1,11 @@
 #include "catalog/check.h"
 
 #include "catalog/json_read.h"
+#include "health/look_spec.h"
 
 #include <fmt/format.h>
 
 #include <array>
-#include <charconv>
 #include <set>
 
 namespace orrery::catalog {
@@ -46,28 +46,6 @@ std::string_view name_of(Check::Kind kind) {
     for (const auto& [known, name] : check_kinds)
         if (known == kind) return name;
     return "external";
-}
-
-Result<std::vector<std::pair<int, int>>> parse_codes(std::string_view text) {
-    std::vector<std::pair<int, int>> out;
-    const Error bad{Code::invalid, fmt::format("\"{}\" is no list of HTTP status codes", text), "write it as in 200-299,301"};
-    const auto number = [](std::string_view part, int& value) {
-        const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
-        return error == std::errc{} && end == part.data() + part.size() && value >= 100 && value <= 599;
-    };
-    while (true) {
-        const auto comma = text.find(',');
-        const auto part = text.substr(0, comma);
-        const auto dash = part.find('-');
-        int first = 0, last = 0;
-        if (!number(part.substr(0, dash), first)) return bad;
-        last = first;
-        if (dash != std::string_view::npos && !number(part.substr(dash + 1), last)) return bad;
-        if (last < first) return bad;
-        out.emplace_back(first, last);
-        if (comma == std::string_view::npos) return out;
-        text.remove_prefix(comma + 1);
-    }
 }
 
 Check Check::from(const json::object& spec) {
@@ -209,7 +187,7 @@ void check_checks(const json::object& spec, const std::string& path, std::vector
             errors.push_back({here + ".timeout", fmt::format("must be at most the interval, {}", to_text(check.interval))});
         if (object.contains("path") && !check.path.starts_with('/')) errors.push_back({here + ".path", "must begin with /"});
         if (!check.expect.empty())
-            if (const auto codes = parse_codes(check.expect); !codes.ok())
+            if (const auto codes = health::parse_status_codes(check.expect); !codes.ok())
                 errors.push_back({here + ".expect", codes.error().message + "; " + codes.error().remedy});
         if (!check.id.empty() && !ids.insert(check.id).second)
             errors.push_back({here + ".id", fmt::format("\"{}\" occurs twice", check.id)});

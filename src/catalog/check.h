@@ -47,9 +47,6 @@ struct Check {
 };
 std::string_view name_of(Check::Kind kind);
 
-/// "200-299,301" as pairs.
-Result<std::vector<std::pair<int, int>>> parse_codes(std::string_view text);
-
 /// The declaration of a list of checks, for kinds that have one.
 resource::Field checks_field(std::string doc);
 /// What the table cannot say: what each kind of check needs, ids that occur twice, a timeout longer than the interval.

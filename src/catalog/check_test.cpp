@@ -1,5 +1,6 @@
 #include "catalog/check.h"
 #include "catalog/kinds.h"
+#include "health/look_spec.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -52,8 +53,9 @@ TEST(Check, ComesBackFromItsOwnSpec) {
 }
 
 TEST(Codes, AreReadAsRanges) {
-    EXPECT_THAT(*parse_codes("200-299,301"), ElementsAre(Pair(200, 299), Pair(301, 301)));
-    for (const auto* bad : {"", "x", "200-", "299-200", "99", "600", "200,"}) EXPECT_FALSE(parse_codes(bad).ok()) << bad;
+    EXPECT_THAT(*health::parse_status_codes("200-299,301"), ElementsAre(Pair(200, 299), Pair(301, 301)));
+    for (const auto* bad : {"", "x", "200-", "299-200", "99", "600", "200,"})
+        EXPECT_FALSE(health::parse_status_codes(bad).ok()) << bad;
 }
 
 TEST(Wanted, IsANumberOrASumOfRoles) {

@@ -1,5 +1,6 @@
 #include "catalog/checker_state.h"
 #include "core/log.h"
+#include "health/look_spec.h"
 
 #include <fmt/format.h>
 
@@ -74,7 +75,7 @@ bool Checker::State::watch(const std::string& key, const Place& place, const Che
         look.body = check.body;
         look.contains = check.contains;
         if (!check.expect.empty())
-            if (auto codes = parse_codes(check.expect); codes.ok()) look.codes = std::move(*codes);
+            if (auto codes = health::parse_status_codes(check.expect); codes.ok()) look.codes = std::move(*codes);
         auto made = health::http_probe(std::move(look), options.tls);
         if (!made.ok()) {
             log::warn(Context::background(), "check {} of {} cannot be run: {}", check.id, key, made.error().message);

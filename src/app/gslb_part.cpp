@@ -5,6 +5,8 @@
 #include "app/settings.h"
 #include "core/log.h"
 #include "dns/authority.h"
+#include "dns/notify.h"
+#include "dns/query_log.h"
 #include "dns/server.h"
 #include "drivers/dns/name_servers.h"
 #include "gslb/clients.h"
@@ -26,9 +28,18 @@ namespace {
 dns::Authority::Options authority_options(const Config& config) {
     dns::Authority::Options options;
     options.nsid = options.identity = config.text("dns.id");
+    options.version = config.text("dns.version");
     options.rate_limit.per_second = static_cast<std::uint32_t>(config.integer("dns.rate_limit"));
-    for (const auto& text : config.list("dns.transfer_to"))
-        if (const auto prefix = gslb::parse_prefix(text); prefix.ok()) options.transfer_to.push_back(*prefix);
+    const auto networks = [&](const char* key, std::vector<dns::Prefix>& out) {
+        for (const auto& text : config.list(key))
+            if (const auto prefix = gslb::parse_prefix(text); prefix.ok()) out.push_back(*prefix);
+    };
+    networks("dns.transfer_to", options.transfer_to);
+    networks("dns.rate_limit_exempt", options.rate_limit.exempt);
+    if (!config.path("dns.query_log").empty() && !config.text("dns.listen").empty()) {
+        options.query_log = 4096;
+        options.query_log_every = static_cast<std::uint32_t>(config.integer("dns.query_log_every"));
+    }
     // Cookies of this run: a client whose cookie is from before is given another.
     dns::CookieSecret secret{};
     std::random_device random;
@@ -42,7 +53,9 @@ dns::Authority::Options authority_options(const Config& config) {
 struct GslbPart::State {
     State(asio::any_io_executor executor, const Config& config_, std::string server, resource::Resources& resources,
           store::Leadership& leadership, Clock& clock)
-        : config(config_),
+        : loop(executor),
+          time(clock),
+          config(config_),
           authority(std::make_shared<dns::Authority>(authority_options(config))),
           watcher(executor, clock, server, nullptr),
           makers(executor, resources, clock),
@@ -63,6 +76,8 @@ struct GslbPart::State {
         return out;
     }
 
+    asio::any_io_executor loop;
+    Clock& time;
     const Config& config;
     std::shared_ptr<dns::Authority> authority;
     gslb::HealthWatcher watcher;
@@ -74,6 +89,8 @@ struct GslbPart::State {
     gslb::Controller controller;
     std::unique_ptr<jobs::Executor> draining;
     std::unique_ptr<dns::Server> door;
+    std::unique_ptr<dns::Notify> notify;
+    std::unique_ptr<dns::QueryLog> log;
 };
 
 GslbPart::GslbPart() = default;
@@ -110,11 +127,27 @@ Result<Unit> GslbPart::start(Context ctx, TaskGroup& group) {
         state_->authority);
     TRY(std::ignore, state_->door->start());
     log::info(ctx, "zones are answered at {}:{}", address.host, state_->door->port());
+    if (const auto file = state_->config.path("dns.query_log"); !file.empty()) {
+        state_->log = std::make_unique<dns::QueryLog>(
+            state_->authority,
+            dns::QueryLog::Options{.file = file.string(), .most_bytes = state_->config.bytes("dns.query_log_size")});
+        TRY(std::ignore, state_->log->start());
+    }
+    dns::Notify::Options told;
+    for (const auto& text : state_->config.list("dns.notify"))
+        if (const auto secondary = dns::Notify::parse(text); secondary.ok()) told.secondaries.push_back(*secondary);
+    if (told.secondaries.empty()) return Unit{};
+    // From where we answer, because that is what secondaries know us by.
+    boost::system::error_code error;
+    if (const auto from = asio::ip::make_address(address.host, error); !error && !from.is_unspecified()) told.from = from;
+    state_->notify = std::make_unique<dns::Notify>(state_->loop, state_->time, state_->authority, std::move(told));
+    group.spawn(state_->notify->run(ctx));
     return Unit{};
 }
 
 void GslbPart::close() {
     if (state_ && state_->door) state_->door->stop();
+    if (state_ && state_->log) state_->log->stop();
 }
 
 asio::awaitable<void> GslbPart::stop() {
@@ -153,6 +186,19 @@ std::vector<std::pair<std::string, double>> GslbPart::gauges() const {
     out.emplace_back("orrery_zone_truncated_total", static_cast<double>(asked.truncated));
     out.emplace_back("orrery_zone_limited_total", static_cast<double>(asked.limited));
     out.emplace_back("orrery_zone_malformed_total", static_cast<double>(asked.malformed));
+    if (state_->log) {
+        const auto logged = state_->log->counts();
+        out.emplace_back("orrery_zone_queries_logged_total", static_cast<double>(logged.written));
+        out.emplace_back("orrery_zone_queries_unlogged_total", static_cast<double>(logged.lost + asked.unlogged));
+    }
+    if (state_->notify) {
+        const auto told = state_->notify->counts();
+        out.emplace_back("orrery_zone_notifies_sent_total", static_cast<double>(told.sent));
+        out.emplace_back("orrery_zone_notifies_confirmed_total", static_cast<double>(told.confirmed));
+        out.emplace_back("orrery_zone_notifies_refused_total", static_cast<double>(told.refused));
+        out.emplace_back("orrery_zone_notifies_given_up_total", static_cast<double>(told.given_up));
+        out.emplace_back("orrery_zone_notifies_waiting", static_cast<double>(told.waiting));
+    }
     return out;
 }
 

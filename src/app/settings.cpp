@@ -1,6 +1,7 @@
 #include "app/settings.h"
 
 #include "app/checker.h"
+#include "dns/notify.h"
 #include "gslb/clients.h"
 
 #include <boost/asio/ip/address.hpp>
@@ -121,7 +122,11 @@ std::vector<Setting> server_settings() {
          "Where this server answers DNS for its Zones, over UDP and TCP: ADDRESS:PORT, \"*:53\" for most. Empty: nowhere."},
         {"dns.threads", integer, "1", "Threads that answer over UDP.", {}, 1, 256},
         {"dns.id", text, "", "What this server calls itself to who asks (NSID, id.server). Empty: it does not say."},
+        {"dns.version", text, "", "What this server says that it is to who asks for version.bind. Empty: it does not say."},
         {"dns.transfer_to", list, "", "Networks of secondaries that may take whole zones (AXFR), as in 192.0.2.0/24."},
+        {"dns.notify", list, "",
+         "Secondaries that are told at once when a zone has changed (NOTIFY), as in 192.0.2.53 or [2001:db8::53]:5353. They need "
+         "dns.transfer_to as well."},
         {"dns.rate_limit",
          integer,
          "0",
@@ -129,6 +134,11 @@ std::vector<Setting> server_settings() {
          {},
          0,
          1'000'000},
+        {"dns.rate_limit_exempt", list, "", "Networks that dns.rate_limit does not hold for, as in 192.0.2.0/24."},
+        {"dns.query_log", path, "", "File that a line is written to for each question asked of the zones. Empty: none."},
+        {"dns.query_log_every", integer, "1", "Of the questions, each so-many-th is logged.", {}, 1, 1'000'000},
+        {"dns.query_log_size", bytes, "64MiB",
+         "A log of questions that is this large becomes FILE.1, in the place of the one before."},
         {"dns.decisions_keep", duration, "90d", "Records of what was decided about names are removed when older than this."},
         {"dns.decisions_keep_at_most", integer, "200000", "Beyond this number the oldest are removed.", {}, 1000, 10'000'000},
 
@@ -322,9 +332,17 @@ private:
         for (const auto& text : config_.list("health.canaries"))
             if (const auto canary = read_canary(text); !canary.ok()) fail("health.canaries", canary.error().message);
         if (config_.text("dns.id").size() > 64) fail("dns.id", "may have 64 characters");
-        for (const auto& text : config_.list("dns.transfer_to"))
-            if (const auto prefix = gslb::parse_prefix(text); !prefix.ok())
-                fail("dns.transfer_to", fmt::format("has \"{}\": {}", text, prefix.error().message));
+        if (config_.text("dns.version").size() > 255) fail("dns.version", "may have 255 characters");
+        for (const auto* key : {"dns.transfer_to", "dns.rate_limit_exempt"})
+            for (const auto& text : config_.list(key))
+                if (const auto prefix = gslb::parse_prefix(text); !prefix.ok())
+                    fail(key, fmt::format("has \"{}\": {}", text, prefix.error().message));
+        for (const auto& text : config_.list("dns.notify"))
+            if (const auto secondary = dns::Notify::parse(text); !secondary.ok())
+                fail("dns.notify", fmt::format("has {}; {}", secondary.error().message, secondary.error().remedy));
+        if (!config_.list("dns.notify").empty() && config_.list("dns.transfer_to").empty())
+            fail("dns.notify", "has secondaries, but none may take a zone: dns.transfer_to is empty");
+        if (config_.bytes("dns.query_log_size") < 64 * 1024) fail("dns.query_log_size", "must be at least 64KiB");
     }
 
     void catalog() {

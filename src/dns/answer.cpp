@@ -76,6 +76,7 @@ std::size_t Authority::respond(Bytes bytes, const Asker& asker, std::span<std::u
     Answering answering(options, snapshot, self, query, asker, asked, state_->clock, writer);
     if (refused) {
         answering.finish.rcode = rcode;
+        if (rcode == Rcode::notimp) answering.detail = Answering::Detail{extended::not_supported, "opcode"};
         self.malformed.add();
     } else {
         self.by_type[std::min<std::size_t>(query.type, counted_types - 1)].add();
@@ -83,9 +84,11 @@ std::size_t Authority::respond(Bytes bytes, const Asker& asker, std::span<std::u
     }
     auto& finish = answering.finish;
     const auto log = [&](std::size_t size) {
-        if (self.log && query.question_end > 12)
+        if (self.log && query.question_end > 12 && self.log_in-- == 0) {
+            self.log_in = options.query_log_every - 1;
             self.log->push({state_->clock.wall(), asker, query.name, query.type, query.dns_class, finish.rcode,
                             static_cast<std::uint16_t>(size)});
+        }
         return size;
     };
     if (udp && !trusted && state_->rate_limit.is_on()) {
@@ -97,10 +100,19 @@ std::size_t Authority::respond(Bytes bytes, const Asker& asker, std::span<std::u
             writer.clear();
             finish.truncated = true;
             answering.scope = 0;
+            answering.detail = Answering::Detail{extended::other, "rate limit"};
             break;
         }
     }
     if (scope_at != 0) reply[scope_at] = answering.scope;
+    if (answering.detail && query.edns) {
+        // It never costs a record its place.
+        const auto before = reply.size();
+        const auto text = answering.detail->text;
+        constexpr std::size_t head = 4 + 2;
+        if (writer.room() >= head) reply.put_error(answering.detail->code, text.substr(0, writer.room() - head));
+        writer.keep_for_options(reply.size() - before);
+    }
     finish.options = reply.bytes();
     if (finish.truncated) self.truncated.add();
     self.by_rcode[std::min<std::size_t>(static_cast<std::size_t>(finish.rcode), counted_rcodes - 1)].add();

@@ -37,22 +37,23 @@ Located locate(const Snapshot& snapshot, const NameKey& key) {
 
 void Answering::answer() {
     if (query_.dns_class == dns_class::chaos) return chaos();
-    if (query_.dns_class != dns_class::in && query_.dns_class != dns_class::any) return refuse(Rcode::refused);
+    if (query_.dns_class != dns_class::in && query_.dns_class != dns_class::any)
+        return refuse(Rcode::refused, Detail{extended::not_supported, "class"});
     switch (query_.type) {
     case type::axfr:
     case type::ixfr:
-        // Who may take a zone over TCP was served before this.
-        return refuse(asker_.transport == Asker::Transport::udp ? Rcode::notimp : Rcode::refused);
+        if (asker_.transport == Asker::Transport::tcp) return no_transfer();
+        return refuse(Rcode::notimp, Detail{extended::not_supported, "over TCP only"});
     case type::maila:
     case type::mailb:
     case type::tkey:
-    case type::tsig: return refuse(Rcode::notimp);
-    case type::nxname: return refuse(Rcode::formerr); // RFC 9824 3.5
+    case type::tsig: return refuse(Rcode::notimp, Detail{extended::not_supported, {}});
+    case type::nxname: return refuse(Rcode::formerr, Detail{extended::invalid_type, {}}); // RFC 9824 3.5
     default: break;
     }
     const NameKey key(query_.name);
     const auto found = locate(snapshot_, key);
-    if (found.how == Located::How::nowhere) return refuse(Rcode::refused);
+    if (found.how == Located::How::nowhere) return refuse(Rcode::refused, Detail{extended::not_authoritative, {}});
     if (auto& tally = snapshot_.zones[found.entry->zone]->tallies->each[self_.place]; true) {
         tally.queries.add();
         if (found.how == Located::How::missing) tally.nxdomain.add();
@@ -67,8 +68,19 @@ void Answering::answer() {
     at(*found.entry, key, found.how == Located::How::wildcard);
 }
 
-void Answering::refuse(Rcode rcode) {
+void Answering::no_transfer() {
+    const auto found = locate(snapshot_, NameKey(query_.name));
+    if (found.how != Located::How::exact || !found.entry->is(Entry::apex))
+        return refuse(Rcode::refused, Detail{extended::not_authoritative, {}});
+    const auto& allowed = options_.transfer_to;
+    const bool may =
+        std::any_of(allowed.begin(), allowed.end(), [&](const Prefix& one) { return holds(one, asker_.address, asker_.v6); });
+    refuse(Rcode::refused, may ? Detail{extended::other, "too many transfers at once"} : Detail{extended::prohibited, "transfer"});
+}
+
+void Answering::refuse(Rcode rcode, std::optional<Detail> why) {
     writer_.clear();
+    if (why) detail = why;
     finish.rcode = rcode;
     finish.authoritative = false;
     kind = Kind::error;
@@ -88,7 +100,7 @@ void Answering::chaos() {
     std::string_view text;
     if (is_one_of(version)) text = options_.version;
     if (is_one_of(identity)) text = options_.identity;
-    if (text.empty()) return refuse(Rcode::refused);
+    if (text.empty()) return refuse(Rcode::refused, Detail{extended::prohibited, {}});
     finish.authoritative = true;
     kind = Kind::positive;
     if (query_.type != type::txt && query_.type != type::any) return;

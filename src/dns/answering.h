@@ -3,6 +3,9 @@
 #include "dns/edns.h"
 #include "dns/snapshot.h"
 
+#include <optional>
+#include <string_view>
+
 namespace orrery::dns {
 
 /// What is at a name, or near it.
@@ -34,11 +37,19 @@ public:
     Writer::Finish finish{.authoritative = false};
     std::uint8_t scope = 0;
     Kind kind = Kind::error;
+    /// An extended error for who asks with EDNS. What it refers to outlives the answer.
+    struct Detail {
+        std::uint16_t code = 0;
+        std::string_view text;
+    };
+    std::optional<Detail> detail;
 
     void answer();
 
 private:
-    void refuse(Rcode rcode);
+    void refuse(Rcode rcode, std::optional<Detail> why = std::nullopt);
+    /// A zone over TCP that was asked for and not given.
+    void no_transfer();
     /// It does not fit. Nothing of it is better than a part: over TCP there is all of it.
     void truncate();
     void chaos();

@@ -14,6 +14,7 @@ bool Answering::dynamic(const Entry& entry, const ZoneView& zone, const NameKey&
     const auto& ready = from.choices[found.choice];
     const auto& choice = ready.choice;
     scope = told ? found.scope : 0;
+    if (!choice.remark.empty()) detail = Detail{extended::other, choice.remark};
     if (choice.alias) {
         if (!writer_.records(Section::answer, ready.alias, 1) ||
             !sign(Section::answer, query_.name, key, zone, {key.tail(), type::cname, choice.ttl, {choice.alias->wire()}}))
@@ -22,6 +23,7 @@ bool Answering::dynamic(const Entry& entry, const ZoneView& zone, const NameKey&
     }
     if (query_.type != type::a && query_.type != type::aaaa) {
         scope = 0;
+        detail.reset();
         return false;
     }
     if (choice.candidates.empty()) {

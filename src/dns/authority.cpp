@@ -33,6 +33,7 @@ Result<Unit> check_tailored(const std::string& name, const Tailored& tailored) {
             return bad(fmt::format("over {} candidates in a choice", Authority::max_candidates));
         if (choice.alias && !choice.candidates.empty()) return bad("a choice has an alias and addresses");
         if (choice.ttl > 0x7FFFFFFF) return bad("a TTL is over 2147483647");
+        if (choice.remark.size() > 64) return bad("a remark is over 64 bytes");
     }
     for (const auto& rule : tailored.by_client) {
         if (rule.choice >= tailored.choices.size()) return bad("a rule leads to a choice that is not there");
@@ -66,6 +67,7 @@ Authority::State::State(Options options_)
       clock(options.clock != nullptr ? *options.clock : real_clock()),
       rate_limit(options.rate_limit) {
     if (options.nsid.size() > 64) options.nsid.resize(64);
+    if (options.query_log_every == 0) options.query_log_every = 1;
     std::random_device seed;
     std::size_t place = 0;
     epochs.each([&](Answerer& one) {
@@ -151,6 +153,7 @@ Result<Unit> Authority::State::apply(Update update) {
         zones.erase(at);
         for (const auto& [place, ignored] : gone->places) table.erase(NameKey(bytes_of(place)).hash(), bytes_of(place));
         names -= gone->places.size();
+        ++changes;
         dirty.names.erase(gone.get());
         dirty.zones.erase(gone.get());
         if (auto* parent = gone->origin.size() > 1 ? zone_of(above(gone->origin)) : nullptr) {
@@ -210,11 +213,18 @@ Result<Unit> Authority::State::apply(Update update) {
         for (const auto& [below, other] : zones)
             if (other.get() != &zone && below.size() > 1 && zone_of(above(below)) == &zone) dirty.names[other.get()].insert(below);
     }
-    for (auto* zone : dirty.zones) zone->serial = static_cast<std::uint32_t>(update.revision);
+    for (auto* zone : dirty.zones) set_serial(*zone, static_cast<std::uint32_t>(update.revision));
     for (const auto& [zone, keys] : dirty.names)
         for (const auto& key : keys) remake(*zone, key);
     publish(dirty.zones);
     return Unit{};
+}
+
+void Authority::State::set_serial(ZoneState& zone, std::uint32_t wanted) {
+    const bool later = zone.changed_at == 0 || static_cast<std::int32_t>(wanted - zone.serial) > 0;
+    zone.serial = later ? wanted : zone.serial + 1;
+    zone.changed_at = now();
+    ++changes;
 }
 
 void Authority::State::publish(const std::unordered_set<ZoneState*>& touched) {
@@ -239,6 +249,15 @@ Authority::Authority(Options options) : state_(std::make_unique<State>(std::move
 Authority::~Authority() = default;
 
 Result<Unit> Authority::apply(Update update) { return state_->apply(std::move(update)); }
+
+std::vector<Authority::ZoneSerial> Authority::serials() const {
+    const std::lock_guard lock(state_->writing);
+    std::vector<ZoneSerial> out;
+    for (const auto& [key, zone] : state_->zones) out.push_back({zone->name, zone->serial});
+    return out;
+}
+
+std::uint64_t Authority::changes() const { return state_->changes; }
 
 std::size_t Authority::name_count() const {
     const std::lock_guard lock(state_->writing);

@@ -37,13 +37,14 @@ public:
         std::uint32_t signature_life = 4 * 86400; ///< seconds
         std::uint32_t signatures_a_second = 2000; ///< on demand, for each thread; beyond that clients are sent to TCP
         std::size_t query_log = 0;                ///< so many questions of each thread wait for `take_queries`; 0: none are kept
+        std::uint32_t query_log_every = 1;        ///< of the questions of a thread, each so-many-th is kept
         const Clock* clock = nullptr;             ///< of cookies and limits; the machine's if not given
     };
     explicit Authority(Options options);
     ~Authority() override;
 
     /// What changes at once. Zones that are touched get the revision as their serial, the same on every server that follows the
-    /// same store.
+    /// same store; one more than they had, where that is not later (RFC 1982): secondaries miss no change.
     struct Update {
         std::uint64_t revision = 0;
         std::vector<Zone> zones;         ///< new, or in the place of what they were; dynamic names in them stay
@@ -61,7 +62,8 @@ public:
     std::unique_ptr<Transfer> transfer(Bytes query, const Asker& asker) const noexcept override;
 
     /// Makes signatures anew that are past half their life, `most` names at a time; to be called now and then. How many names it
-    /// did.
+    /// did. A signed zone that secondaries may take, and that has not changed for a quarter of that life, gets another serial: what
+    /// they have would run out.
     std::size_t refresh_signatures(std::size_t most = 1000);
     /// The DS record's data for the parent of a signed zone; `not_found`.
     Result<std::vector<std::uint8_t>> ds_of(const Name& origin) const;
@@ -69,6 +71,14 @@ public:
     /// The records of a zone as they are now, its SOA first; of a dynamic name those that clients of no prefix may get. `not_found`
     /// where there is no such zone.
     Result<std::vector<ZoneRecord>> zone_records(const Name& origin) const;
+
+    struct ZoneSerial {
+        Name zone;
+        std::uint32_t serial = 0;
+    };
+    std::vector<ZoneSerial> serials() const;
+    /// Counts up whenever a serial may have changed: cheap to look at.
+    std::uint64_t changes() const;
 
     /// A question and what became of it.
     struct Asked {

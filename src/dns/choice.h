@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace orrery::dns {
@@ -40,6 +41,7 @@ struct Choice {
     std::optional<Name> alias; ///< a CNAME in place of addresses; candidates are empty then
     enum class Empty { nodata, servfail, refuse };
     Empty when_empty = Empty::nodata; ///< where there is no candidate at all
+    std::string remark;               ///< why it is not what it should be, told to who asks with EDNS (RFC 8914); at most 64 bytes
 };
 
 /// What is left to chance and to the client.

@@ -209,6 +209,29 @@ std::vector<std::uint8_t> make_nsec(Bytes owner, std::vector<std::uint16_t> type
         for (std::size_t at = out[0]; at > 0; --at)
             if (++out[at] != 0) break;
     }
+    return make_nsec_to(out, std::move(types));
+}
+
+bool canonically_before(Bytes one, Bytes other) {
+    const auto labels_in = [](Bytes name, std::array<std::uint8_t, Name::longest / 2 + 1>& starts) {
+        std::size_t count = 0;
+        for (std::size_t at = 0; name[at] != 0; at += 1U + name[at]) starts[count++] = static_cast<std::uint8_t>(at);
+        return count;
+    };
+    std::array<std::uint8_t, Name::longest / 2 + 1> ones, others;
+    auto left = labels_in(one, ones), right = labels_in(other, others);
+    while (left > 0 && right > 0) {
+        const auto x = one.subspan(ones[left - 1] + 1U, one[ones[left - 1]]),
+                   y = other.subspan(others[right - 1] + 1U, other[others[right - 1]]);
+        if (std::lexicographical_compare(x.begin(), x.end(), y.begin(), y.end())) return true;
+        if (!std::equal(x.begin(), x.end(), y.begin(), y.end())) return false;
+        --left, --right;
+    }
+    return left == 0 && right > 0;
+}
+
+std::vector<std::uint8_t> make_nsec_to(Bytes next, std::vector<std::uint16_t> types) {
+    std::vector<std::uint8_t> out(next.begin(), next.end());
     types.push_back(type::rrsig);
     types.push_back(type::nsec);
     std::sort(types.begin(), types.end());

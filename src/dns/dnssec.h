@@ -62,5 +62,9 @@ Result<std::vector<std::uint8_t>> make_rrsig(const SigningKey& key, Bytes zone, 
 /// The data of an NSEC record that says of this name, and of no other, which types there are (RFC 9824): the next name is the very
 /// next there could be.
 std::vector<std::uint8_t> make_nsec(Bytes owner, std::vector<std::uint16_t> types);
+/// The same with `next` as the next name of the zone, as in a zone that is signed whole (RFC 4034 4).
+std::vector<std::uint8_t> make_nsec_to(Bytes next, std::vector<std::uint16_t> types);
+/// The order of names that NSEC goes by (RFC 4034 6.1); both in lower case, as on the wire.
+bool canonically_before(Bytes one, Bytes other);
 
 } // namespace orrery::dns

@@ -1,5 +1,6 @@
 #include "dns/edns.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace orrery::dns {
@@ -58,6 +59,14 @@ void OptionWriter::put(std::uint16_t code, Bytes data, Bytes more) {
         if (!part.empty()) std::memcpy(&bytes_[size_], part.data(), part.size());
         size_ += part.size();
     }
+}
+
+void OptionWriter::put_error(std::uint16_t error, std::string_view text) {
+    constexpr std::size_t head = 4 + 2;
+    if (size_ + head > bytes_.size()) return;
+    const std::array<std::uint8_t, 2> code{static_cast<std::uint8_t>(error >> 8), static_cast<std::uint8_t>(error)};
+    text = text.substr(0, bytes_.size() - size_ - head);
+    put(option::extended_error, code, Bytes(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()));
 }
 
 } // namespace orrery::dns

@@ -78,6 +78,7 @@ public:
 
     std::uint16_t count(Section section) const { return counts_[static_cast<std::size_t>(section)]; }
     std::size_t size() const { return at_; }
+    std::size_t room() const { return limit_ > at_ ? limit_ - at_ : 0; } ///< for more
     /// Records made before, whole, whose owners point to the question (offset 12) or nowhere.
     bool records(Section section, Bytes bytes, std::uint16_t count);
     /// Forgets all records: for answers that must be whole or not there.

@@ -81,6 +81,14 @@ Asker asker_of(const sockaddr_storage& from) {
     return out;
 }
 
+Asker asker_of(const Tcp::endpoint& from) {
+    sockaddr_storage storage{};
+    std::memcpy(&storage, from.data(), from.size());
+    auto out = asker_of(storage);
+    out.transport = Asker::Transport::tcp;
+    return out;
+}
+
 bool has_port(const sockaddr_storage& from) {
     return from.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(from).sin6_port != 0
                                       : reinterpret_cast<const sockaddr_in&>(from).sin_port != 0;
@@ -105,6 +113,11 @@ struct Server::State : std::enable_shared_from_this<State> {
         explicit Client(Tcp::socket socket_) : socket(std::move(socket_)), idle(socket.get_executor()) {}
         Tcp::socket socket;
         asio::steady_timer idle;
+        Asker asker{.transport = Asker::Transport::tcp};
+        bool is_neighbour(const Client& other) const {
+            return asker.v6 == other.asker.v6 &&
+                   std::equal(asker.address.begin(), asker.address.begin() + (asker.v6 ? 8 : 4), other.asker.address.begin());
+        }
     };
     std::list<std::shared_ptr<Client>> clients; ///< the longest idle first
 
@@ -245,6 +258,13 @@ struct Server::State : std::enable_shared_from_this<State> {
         }
     }
 
+    void close_client(std::list<std::shared_ptr<Client>>::iterator which) {
+        boost::system::error_code ignored;
+        (*which)->socket.close(ignored);
+        (*which)->idle.cancel();
+        clients.erase(which);
+    }
+
     static asio::awaitable<void> accept(std::shared_ptr<State> self) {
         for (;;) {
             auto [error, socket] = co_await self->acceptor->async_accept(dns_token);
@@ -254,13 +274,17 @@ struct Server::State : std::enable_shared_from_this<State> {
                 co_await pause.async_wait(dns_token);
                 continue;
             }
-            if (self->clients.size() >= self->options.max_tcp_clients) {
-                boost::system::error_code ignored;
-                self->clients.front()->socket.close(ignored);
-                self->clients.front()->idle.cancel();
-                self->clients.pop_front();
-            }
+            const auto peer = socket.remote_endpoint(error);
+            if (error) continue; // gone again
             auto client = std::make_shared<Client>(std::move(socket));
+            client->asker = asker_of(peer);
+            const auto is_its = [&](const auto& other) { return other->is_neighbour(*client); };
+            const auto its = std::find_if(self->clients.begin(), self->clients.end(), is_its);
+            if (its != self->clients.end() &&
+                static_cast<std::size_t>(std::count_if(its, self->clients.end(), is_its)) >= self->options.max_tcp_of_one)
+                self->close_client(its);
+            else if (self->clients.size() >= self->options.max_tcp_clients)
+                self->close_client(self->clients.begin());
             client->idle.expires_after(std::chrono::seconds(self->options.tcp_idle_seconds));
             const auto place = self->clients.insert(self->clients.end(), client);
             self->tcp_clients = self->clients.size();
@@ -283,15 +307,7 @@ struct Server::State : std::enable_shared_from_this<State> {
                                               std::list<std::shared_ptr<Client>>::iterator place) {
         boost::system::error_code failed;
         client->socket.set_option(Tcp::no_delay(true), failed);
-        const auto peer = client->socket.remote_endpoint(failed);
-        Asker asker{.transport = Asker::Transport::tcp};
-        if (!failed && peer.address().is_v4()) {
-            const auto bytes = peer.address().to_v4().to_bytes();
-            std::copy(bytes.begin(), bytes.end(), asker.address.begin());
-        } else if (!failed) {
-            asker.v6 = true;
-            asker.address = peer.address().to_v6().to_bytes();
-        }
+        const auto& asker = client->asker;
         std::vector<std::uint8_t> in, out(2 + 0xFFFF);
         while (!failed && !self->stopping) {
             client->idle.expires_after(std::chrono::seconds(self->options.tcp_idle_seconds));

@@ -47,6 +47,7 @@ public:
         std::uint16_t port = 0;             ///< 0: any free one, the same for UDP and TCP
         int threads = 1;                    ///< for UDP
         std::size_t max_tcp_clients = 1000; ///< a further one takes the place of the longest idle
+        std::size_t max_tcp_of_one = 100;   ///< clients at one address (IPv6: in one /64); a further one takes its own's place
         int tcp_idle_seconds = 30;
     };
     Server(Options options, std::shared_ptr<const Responder> responder);

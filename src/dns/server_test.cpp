@@ -35,7 +35,10 @@ std::string answer_text(Bytes bytes) {
 }
 
 struct TcpClient {
-    explicit TcpClient(std::uint16_t port) : socket(loop) { socket.connect({asio::ip::make_address("127.0.0.1"), port}); }
+    explicit TcpClient(std::uint16_t port, const char* from = "127.0.0.1") : socket(loop, asio::ip::tcp::v4()) {
+        socket.bind({asio::ip::make_address(from), 0});
+        socket.connect({asio::ip::make_address("127.0.0.1"), port});
+    }
     void send(const std::vector<std::uint8_t>& message) {
         const std::array<std::uint8_t, 2> length{static_cast<std::uint8_t>(message.size() >> 8),
                                                  static_cast<std::uint8_t>(message.size())};
@@ -100,6 +103,32 @@ TEST(Server, AnswersFromTheAddressThatWasAsked) {
     }
 }
 
+/// Says who asked, over whatever transport.
+class WhoAsks final : public Responder {
+public:
+    std::size_t respond(Bytes bytes, const Asker& asker, std::span<std::uint8_t> out) const noexcept override {
+        const auto reading = read_query(bytes);
+        Writer writer(out, out.size(), reading.query, bytes);
+        if (asker.v6)
+            writer.aaaa(Writer::Section::answer, reading.query.name, 1, asker.address);
+        else
+            writer.a(Writer::Section::answer, reading.query.name, 1,
+                     {asker.address[0], asker.address[1], asker.address[2], asker.address[3]});
+        return writer.finish({});
+    }
+};
+
+/// At "::" a client of IPv4 is one of IPv4: networks that are allowed, and those that get another answer, hold for it.
+TEST(Server, AClientIsTheSameOverTcp) {
+    for (const auto* listen : {"127.0.0.1", "0.0.0.0", "::"}) {
+        Server server({.address = listen}, std::make_shared<WhoAsks>());
+        ASSERT_TRUE(server.start().ok());
+        TcpClient tcp(server.port(), "127.0.0.7");
+        tcp.send(write_query(1, *Name::from_text("a.test"), type::a));
+        EXPECT_EQ(tcp.receive(), "a.test 1 A 127.0.0.7") << listen;
+    }
+}
+
 TEST(Server, TheLongestIdleClientMakesRoom) {
     Server server({.max_tcp_clients = 2}, std::make_shared<Echo>());
     ASSERT_TRUE(server.start().ok());
@@ -117,6 +146,26 @@ TEST(Server, TheLongestIdleClientMakesRoom) {
     EXPECT_NE(ask(third), "closed");
     EXPECT_EQ(second.receive(), "closed");
     EXPECT_NE(ask(first), "closed");
+}
+
+TEST(Server, OneClientCannotTakeThePlacesOfAll) {
+    Server server({.max_tcp_clients = 4, .max_tcp_of_one = 2}, std::make_shared<Echo>());
+    ASSERT_TRUE(server.start().ok());
+    const auto query = write_query(1, *Name::from_text("a.test"), type::a);
+    const auto ask = [&](TcpClient& client) {
+        client.send(query);
+        return client.receive();
+    };
+    TcpClient other(server.port(), "127.0.0.9");
+    EXPECT_NE(ask(other), "closed");
+    std::vector<std::unique_ptr<TcpClient>> greedy;
+    for (int i = 0; i < 5; ++i) {
+        greedy.push_back(std::make_unique<TcpClient>(server.port()));
+        EXPECT_NE(ask(*greedy.back()), "closed");
+    }
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(greedy[i]->receive(), "closed");
+    EXPECT_NE(ask(*greedy[3]), "closed");
+    EXPECT_NE(ask(other), "closed");
 }
 
 TEST(Server, SaysWhyItCannotListen) {

@@ -96,7 +96,14 @@ std::size_t Authority::refresh_signatures(std::size_t most) {
             ++done;
         }
     }
-    if (done > 0) state.publish(touched);
+    if (!state.options.transfer_to.empty())
+        for (const auto& [origin, zone] : state.zones)
+            if (zone->key && now - zone->changed_at >= state.options.signature_life / 4) {
+                state.set_serial(*zone, zone->serial + 1);
+                state.remake(*zone, origin);
+                touched.insert(zone.get());
+            }
+    if (!touched.empty()) state.publish(touched);
     std::erase_if(state.made_signatures, [&](const auto& one) { return old(one.second.made); });
     return done;
 }

@@ -5,6 +5,7 @@
 #include "dns/name_table.h"
 
 #include <atomic>
+#include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
@@ -59,6 +60,7 @@ struct Answerer {
     std::uint32_t turn = 0;
     std::unique_ptr<SignatureCache> signatures; ///< made when first needed
     std::unique_ptr<QueryRing> log;             ///< if there is one
+    std::uint32_t log_in = 0;                   ///< the next one to be kept comes after so many
     std::uint32_t signing_second = 0, signed_in_it = 0;
     Tally signed_on_demand, unsigned_for_load;
     Tally queries, tcp, truncated, limited, slipped, malformed, with_subnet, valid_cookies;
@@ -112,12 +114,39 @@ struct StaticSet {
 };
 using StaticSets = std::vector<StaticSet>;
 
+/// Signatures of a zone's last transfer, by content: the next one signs what has changed. Any thread may ask.
+class TransferSignatures {
+public:
+    /// The data of the RRSIG, as it was made or made now. `life`: seconds that a signature is valid for.
+    Result<std::vector<std::uint8_t>> get(const SigningKey& key, Bytes zone, const SetToSign& set, std::uint32_t now,
+                                          std::uint32_t life);
+    /// A transfer begins; what neither it nor the one before used is forgotten.
+    void begin();
+
+private:
+    struct Hash {
+        std::size_t operator()(const ContentDigest& of) const {
+            std::size_t out = 0;
+            std::memcpy(&out, of.data(), sizeof out);
+            return out;
+        }
+    };
+    struct One {
+        std::vector<std::uint8_t> data;
+        std::uint32_t made = 0, used = 0;
+    };
+    mutable std::mutex mutex_;
+    std::unordered_map<ContentDigest, One, Hash> all_;
+    std::uint32_t turn_ = 0;
+};
+
 /// A zone as the next snapshot is made from. Keys are names in lower case, as on the wire.
 struct ZoneState {
     Name name;
     std::string origin;
     std::uint32_t number = 0;
     std::uint32_t serial = 0;
+    std::uint32_t changed_at = 0; ///< when it got its serial
     std::unordered_map<std::string, StaticSets> statics;
     std::unordered_map<std::string, std::shared_ptr<const Tailored>> dynamics;
     /// Every name that exists, those between others too, with how many are right below it.
@@ -130,6 +159,7 @@ struct ZoneState {
     std::unordered_set<std::string> cuts;
     std::shared_ptr<const SigningKey> key;
     std::shared_ptr<ZoneTallies> tallies;
+    std::shared_ptr<TransferSignatures> transferred = std::make_shared<TransferSignatures>();
 };
 using Statics = std::unordered_map<std::string, StaticSets>;
 
@@ -141,6 +171,7 @@ struct Authority::State {
     mutable Epochs<Answerer> epochs;
     mutable RateLimit rate_limit;
     std::atomic<const Snapshot*> current{nullptr};
+    std::atomic<std::uint64_t> changes{0};
     std::shared_ptr<std::atomic<int>> transfers = std::make_shared<std::atomic<int>>(0);
 
     // --- Of the writer -------------------------------------------------------------------------------------------------
@@ -175,6 +206,8 @@ struct Authority::State {
     Result<Unit> check(const Update& update, const std::unordered_map<std::string, Statics>& staged) const;
     Result<Unit> apply(Update update);
     void publish(const std::unordered_set<ZoneState*>& touched);
+    /// Gives a zone its next serial: this one, if it is later than the one it has.
+    void set_serial(ZoneState& zone, std::uint32_t wanted);
     void tidy();
 
     // Names whose entries must be made anew, and zones whose SOA must.

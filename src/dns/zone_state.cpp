@@ -25,13 +25,13 @@ void write32(std::span<std::uint8_t> bytes, std::size_t at, std::uint32_t value)
 bool is_plain(const Tailored& tailored) {
     const auto& first = tailored.choices.front();
     return tailored.choices.size() == 1 && tailored.by_client.empty() && first.picking == Picking::all && first.most == 0 &&
-           !first.alias && !first.candidates.empty();
+           !first.alias && !first.candidates.empty() && first.remark.empty();
 }
 
 void make_quick(const Dynamic& dynamic, Entry& entry, std::vector<std::uint8_t>& bytes) {
     const auto& ready = dynamic.choices.front();
     if (dynamic.choices.size() != 1 || dynamic.by_client || dynamic.has_alias || ready.choice.picking != Picking::one ||
-        ready.choice.candidates.empty())
+        ready.choice.candidates.empty() || !ready.choice.remark.empty())
         return;
     const auto& cells = ready.table.cells();
     for (std::size_t i = 0; i < 2; ++i) {

@@ -55,7 +55,7 @@ bool same(const dns::Candidate& a, const dns::Candidate& b) {
     return a.v4 == b.v4 && a.v6 == b.v6 && a.weight == b.weight && a.identity == b.identity && a.domain == b.domain;
 }
 bool same(const dns::Choice& a, const dns::Choice& b) {
-    return a.picking == b.picking && a.ttl == b.ttl && a.most == b.most && a.when_empty == b.when_empty &&
+    return a.picking == b.picking && a.ttl == b.ttl && a.most == b.most && a.when_empty == b.when_empty && a.remark == b.remark &&
            a.alias.has_value() == b.alias.has_value() && (!a.alias || *a.alias == *b.alias) &&
            std::equal(a.candidates.begin(), a.candidates.end(), b.candidates.begin(), b.candidates.end(),
                       [](const auto& x, const auto& y) { return same(x, y); });
@@ -71,6 +71,10 @@ dns::Choice compile(const Answer& answer) {
     out.ttl = answer.ttl;
     out.most = answer.most;
     out.when_empty = empty_of(answer.empty);
+    if (answer.panic)
+        out.remark = "panic: no pool is usable";
+    else if (answer.candidates.empty() && answer.alias.empty())
+        out.remark = "no pool is usable";
     if (!answer.alias.empty()) {
         if (auto name = dns::Name::from_text(answer.alias); name.ok()) out.alias = *name;
         return out;

@@ -79,6 +79,10 @@ TEST(Compiling, NothingIsAnsweredInTheWayThatWasChosen) {
     auto rule = a_rule({"eu"});
     rule.all_down = AllDown::servfail;
     EXPECT_EQ(compile(decided(rule, {a_pool("eu", 1, 1, 0)}).answers[0]).when_empty, dns::Choice::Empty::servfail);
+    EXPECT_EQ(compile(decided(rule, {a_pool("eu", 1, 1, 0)}).answers[0]).remark, "no pool is usable");
+    EXPECT_EQ(compile(decided(rule, {a_pool("eu", 1, 1, 1)}).answers[0]).remark, "");
+    rule.all_down = AllDown::all;
+    EXPECT_EQ(compile(decided(rule, {a_pool("eu", 1, 1, 0)}).answers[0]).remark, "panic: no pool is usable");
     rule.all_down = AllDown::refuse;
     EXPECT_EQ(compile(decided(rule, {a_pool("eu", 1, 1, 0)}).answers[0]).when_empty, dns::Choice::Empty::refuse);
     rule.all_down = AllDown::fallback;

@@ -1,6 +1,7 @@
 // Whatever is asked of the authoritative server, by whatever transport, the answer reads, is for the question and keeps to its
-// limits.
+// limits. And whatever a secondary says to what it was told, it is an answer to that, once, or nothing.
 #include "dns/authority.h"
+#include "dns/notify.h"
 
 #include <cstdint>
 #include <cstdlib>
@@ -59,6 +60,16 @@ struct World {
             named("*.geo.z"),
             Tailored{.choices = {choice(Picking::sticky, 9, 2), alias, choice(Picking::all, 0)},
                      .by_client = {{Prefix{.address = {10}, .length = 8}, 1}, {Prefix{.address = {10, 1}, .length = 16}, 2}}});
+        auto panic = choice(Picking::one, 9);
+        panic.remark = std::string(64, 'p');
+        update.names.emplace_back(named("panic.z"), Tailored{.choices = {panic}});
+        update.names.emplace_back(named("panic.k.z"), Tailored{.choices = {panic}});
+        update.names.emplace_back(named("sub.k.z"), Tailored{.choices = {choice(Picking::subset, 30, 4)}});
+        const auto pem = SigningKey::generate_pem();
+        demand(pem.ok());
+        const auto key = SigningKey::from_pem(*pem);
+        demand(key.ok());
+        update.keys.emplace_back(named("k.z"), *key);
         demand(authority.apply(std::move(update)).ok());
     }
 };
@@ -88,6 +99,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
             demand(!reading.query.edns || answered <= std::max<std::size_t>(reading.query.edns->size, 512) || tcp);
         }
         demand(!message->truncated || (message->answer.empty() && !tcp));
+    }
+    NotifyPlan plan;
+    plan.see({{named("z"), 1}, {named("k.z"), 1}}, {});
+    const auto id = static_cast<std::uint16_t>(query.size() < 2 ? 0 : query[0] << 8 | query[1]);
+    demand(plan.due({}, 64, [&] { return id; }).send.size() == 2);
+    if (const auto heard = plan.take(query)) {
+        demand(heard->zone == named("z") || heard->zone == named("k.z"));
+        demand(plan.waiting() == 1);
     }
     if (const auto transfer = world.authority.transfer(query, asker))
         for (std::size_t part = 0, messages = 0; (part = transfer->next(out)) > 0; ++messages)

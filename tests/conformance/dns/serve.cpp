@@ -1,4 +1,4 @@
-// A zone served by the authoritative server alone: dns_serve PORT ORIGIN ZONE_FILE [KEY_FILE]. Who is at 127/8 may take the zone.
+// A zone served by the authoritative server alone: dns_serve PORT ORIGIN ZONE_FILE [KEY_FILE]. Who is at 127.0/9 may take the zone.
 // Two dynamic names: dyn, one of two addresses by weight, and geo, with another address for clients at 10.1.0.0/16. Reads commands,
 // "ds" (of the zone, if it is signed), "queries" (answered so far) and "received" (of packets), and ends with its input.
 #include "dns/authority.h"
@@ -33,7 +33,7 @@ int main(int count, char** arguments) {
     auto zone = parse_zone(text_of(arguments[3]), *origin);
     if (!zone.ok()) fail(zone.error().text());
     const auto authority = std::make_shared<Authority>(Authority::Options{
-        .nsid = "lab", .cookies = {CookieSecret{1, 2, 3, 4}}, .transfer_to = {Prefix{.address = {127, 0, 0, 0}, .length = 8}}});
+        .nsid = "lab", .cookies = {CookieSecret{1, 2, 3, 4}}, .transfer_to = {Prefix{.address = {127, 0, 0, 0}, .length = 9}}});
     Authority::Update update{.revision = 2026};
     update.zones.push_back(std::move(*zone));
     Choice choice{.picking = Picking::one, .ttl = 30};

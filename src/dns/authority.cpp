@@ -232,6 +232,7 @@ void Authority::State::publish(const std::unordered_set<ZoneState*>& touched) {
     next->names = table.version();
     next->deepest = deepest;
     for (const auto& [key, zone] : zones) {
+        next->name_count += zone->places.size();
         if (next->zones.size() <= zone->number) next->zones.resize(zone->number + 1U);
         next->zones[zone->number] = touched.contains(zone.get()) ? view_of(*zone) : published->zones[zone->number];
     }

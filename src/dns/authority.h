@@ -58,6 +58,7 @@ public:
     /// an alias where the zone has some already; an alias at a zone's origin.
     Result<Unit> apply(Update update);
 
+    void expect(std::span<const Bytes> queries) const noexcept override;
     std::size_t respond(Bytes query, const Asker& asker, std::span<std::uint8_t> out) const noexcept override;
     std::unique_ptr<Transfer> transfer(Bytes query, const Asker& asker) const noexcept override;
 

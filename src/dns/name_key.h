@@ -16,7 +16,14 @@ public:
     explicit NameKey(Bytes wire) {
         size_ = static_cast<std::uint8_t>(wire.size());
         for (std::size_t at = 0; wire[at] != 0; at += 1U + wire[at]) labels_[count_++] = static_cast<std::uint8_t>(at);
-        for (std::size_t i = 0; i < wire.size(); ++i) wire_[i] = lower(wire[i]);
+        std::size_t done = 0;
+        for (; done + 8 <= wire.size(); done += 8) {
+            std::uint64_t eight = 0;
+            std::memcpy(&eight, &wire[done], 8);
+            eight = lower_eight(eight);
+            std::memcpy(&wire_[done], &eight, 8);
+        }
+        for (; done < wire.size(); ++done) wire_[done] = lower(wire[done]);
         hashes_[count_] = root_hash;
         for (std::size_t i = count_; i-- > 0;)
             hashes_[i] = hash_below(hashes_[i + 1], Bytes(wire_).subspan(labels_[i], 1U + wire_[labels_[i]]));
@@ -42,13 +49,31 @@ public:
             std::memcpy(&piece, &label[at], 8);
             hash = folded(hash ^ piece);
         }
-        std::uint64_t rest = 0;
-        if (at < label.size()) std::memcpy(&rest, &label[at], label.size() - at);
-        return folded(hash ^ rest ^ label.size() << 56);
+        return folded(hash ^ up_to_seven(label.subspan(at)) ^ label.size() << 56);
     }
     static constexpr std::uint64_t root_hash = 0x2545F4914F6CDD1DU;
 
 private:
+    /// Each byte on its own: bit 5 where it is from 'A' to 'Z'. Lengths of labels are below 'A'.
+    static std::uint64_t lower_eight(std::uint64_t bytes) {
+        constexpr std::uint64_t each = 0x0101010101010101U;
+        const auto low = bytes & each * 0x7F;
+        const auto from_a = low + each * (0x80 - 'A'), past_z = low + each * (0x80 - 'Z' - 1);
+        return bytes | ((from_a & ~past_z & ~bytes & each * 0x80) >> 2);
+    }
+    /// As memcpy into a zero would have it, without the call: this is done for every label of every question.
+    static std::uint64_t up_to_seven(Bytes bytes) {
+        const auto size = bytes.size();
+        if (size >= 4) {
+            std::uint32_t first = 0, last = 0;
+            std::memcpy(&first, bytes.data(), 4);
+            std::memcpy(&last, &bytes[size - 4], 4);
+            return first | std::uint64_t{last} << 8 * (size - 4);
+        }
+        std::uint64_t out = 0;
+        for (std::size_t i = 0; i < size; ++i) out |= std::uint64_t{bytes[i]} << 8 * i;
+        return out;
+    }
     static std::uint64_t folded(std::uint64_t x) {
         const auto product = static_cast<unsigned __int128>(x ^ 0x9E3779B97F4A7C15U) * 0xD6E8FEB86659FD93U;
         return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);

@@ -1,5 +1,6 @@
 #include "dns/name_table.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
@@ -9,6 +10,8 @@ namespace orrery::dns {
 
 namespace {
 constexpr unsigned root_bits = 12, node_bits = 6, deepest = root_bits + 8 * node_bits;
+/// What most entries have, and what follows them in memory: their name, the draw's cells, a few records.
+constexpr std::size_t fetched_of_entry = 192;
 bool is_node(std::uintptr_t slot) { return (slot & 1) != 0; }
 const Entry* entry_of(std::uintptr_t slot) { return reinterpret_cast<const Entry*>(slot); }
 bool is_it(const Entry& entry, std::uint64_t hash, Bytes name) {
@@ -70,6 +73,48 @@ const Entry* NameTable::find(const Root& root, std::uint64_t hash, Bytes name) {
         slot = node->slots[std::popcount(node->used & (bit - 1))];
     }
     return nullptr;
+}
+
+void NameTable::fetch(const Root& root, std::span<const std::uint64_t> hashes) {
+    // A step of each in turn: while one waits for memory, the others do too.
+    struct Walk {
+        const Slot* slot; ///< nothing: read the node
+        const Node* node;
+        std::uint64_t hash;
+        unsigned shift;
+    };
+    std::array<Walk, most_fetched> walks;
+    auto left = std::min(hashes.size(), walks.size());
+    for (std::size_t i = 0; i < left; ++i) {
+        walks[i] = {&root.slots[hashes[i] & ((1U << root_bits) - 1)], nullptr, hashes[i], root_bits};
+        __builtin_prefetch(walks[i].slot);
+    }
+    while (left > 0) {
+        std::size_t kept = 0;
+        for (std::size_t i = 0; i < left; ++i) {
+            auto walk = walks[i];
+            if (walk.slot != nullptr) {
+                const auto slot = *walk.slot;
+                if (slot == 0) continue;
+                if (!is_node(slot)) {
+                    const auto* entry = reinterpret_cast<const char*>(slot);
+                    for (std::size_t at = 0; at < fetched_of_entry; at += 64) __builtin_prefetch(entry + at);
+                    continue;
+                }
+                walk.slot = nullptr;
+                walk.node = Node::of(slot);
+                __builtin_prefetch(walk.node);
+            } else {
+                const auto bit = 1ULL << (walk.hash >> walk.shift & 63);
+                if (walk.node->listed != 0 || (walk.node->used & bit) == 0) continue;
+                walk.slot = &walk.node->slots[std::popcount(walk.node->used & (bit - 1))];
+                walk.shift += node_bits;
+                __builtin_prefetch(walk.slot);
+            }
+            walks[kept++] = walk;
+        }
+        left = kept;
+    }
 }
 
 const NameTable::Root* NameTable::version() {

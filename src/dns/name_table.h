@@ -45,6 +45,10 @@ public:
     /// The entry of `name`, or nothing. Of readers, with a root they got from a snapshot.
     static const Entry* find(const Root& root, std::uint64_t hash, Bytes name);
 
+    /// Has the memory fetched that `find` will need for each of these, all at once. At most `most_fetched`.
+    static void fetch(const Root& root, std::span<const std::uint64_t> hashes);
+    static constexpr std::size_t most_fetched = 64;
+
     /// The version that holds all changes so far. It will not change any more.
     const Root* version();
     void set(EntryPtr entry);

@@ -1,6 +1,8 @@
-#include "dns/name.h"
+#include "dns/name_key.h"
 
 #include <gtest/gtest.h>
+
+#include <vector>
 
 namespace orrery::dns {
 
@@ -13,6 +15,24 @@ TEST(Name, ComesBackFromItsText) {
     EXPECT_EQ(Name::from_text("a.b.")->to_text(), "a.b");
     EXPECT_EQ(*Name::from_text("WeB.Consul"), *Name::from_text("web.cONSUL"));
     EXPECT_EQ(Name::from_text("WeB.Consul")->lowered(), "web.consul");
+}
+
+TEST(NameKey, IsTheSameInAnyCaseAndHasEveryOtherByteAsItIs) {
+    for (std::size_t length = 1; length <= 24; ++length)
+        for (std::size_t place = 0; place < length; ++place)
+            for (int byte = 0; byte < 256; ++byte) {
+                std::vector<std::uint8_t> wire(length + 2, 'm');
+                wire.front() = static_cast<std::uint8_t>(length);
+                wire[1 + place] = static_cast<std::uint8_t>(byte);
+                wire.back() = 0;
+                const NameKey key{Bytes(wire)};
+                ASSERT_EQ(key.tail()[1 + place], lower(wire[1 + place])) << length << ' ' << place << ' ' << byte;
+                auto lowered = wire;
+                lowered[1 + place] = lower(wire[1 + place]);
+                ASSERT_EQ(key.hash(), NameKey{Bytes(lowered)}.hash());
+                lowered[1 + place] ^= 1;
+                ASSERT_NE(key.hash(), NameKey{Bytes(lowered)}.hash());
+            }
 }
 
 TEST(Name, RefusesWhatIsTooLongOrEmpty) {

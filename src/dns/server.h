@@ -33,6 +33,8 @@ public:
     virtual ~Responder() = default;
     /// Writes the answer to `query` into `out` and returns its size; 0: no answer. Never throws, never waits.
     virtual std::size_t respond(Bytes query, const Asker& asker, std::span<std::uint8_t> out) const noexcept = 0;
+    /// What it will be asked next, in that order: a hint, to have memory fetched meanwhile.
+    virtual void expect(std::span<const Bytes> queries) const noexcept {}
     /// What is asked over TCP is offered here first. Nothing: `respond` answers.
     virtual std::unique_ptr<Transfer> transfer(Bytes query, const Asker& asker) const noexcept { return nullptr; }
 };

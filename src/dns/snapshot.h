@@ -102,7 +102,8 @@ struct ZoneView {
 struct Snapshot {
     const NameTable::Root* names = nullptr;
     std::vector<std::shared_ptr<const ZoneView>> zones; ///< by number; nothing where there is none any more
-    std::size_t deepest = 0;                            ///< labels of the deepest name: nothing need be looked for below
+    std::size_t name_count = 0;
+    std::size_t deepest = 0; ///< labels of the deepest name: nothing need be looked for below
 };
 
 /// Static records of one type at one name.

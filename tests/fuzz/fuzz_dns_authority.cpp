@@ -44,6 +44,7 @@ struct World {
                            "dyn\nl CNAME l2\nl2 CNAME l\n*.x TXT a\n"
                            "*.y CNAME c\na.b.c.d A 192.0.2.3\ns NS ns.s\nns.s A 192.0.2.4\ns DS 1 13 2 00\n";
         for (int i = 0; i < 200; ++i) text += "big AAAA 2001:db8::" + std::to_string(i) + "\n";
+        for (int i = 0; i < 2000; ++i) text += "n" + std::to_string(i) + " A 192.0.2.5\n"; // enough to be fetched ahead
         Authority::Update update{.revision = 1};
         for (const auto* origin : {"z", "k.z"}) {
             auto zone = parse_zone(text, named(origin));
@@ -86,6 +87,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     asker.address[1] = data[1];
     const Bytes query(data + 2, size - 2);
     const auto room = tcp ? out.size() : std::size_t{4096};
+    world.authority.expect(std::array{query, Bytes(query).first(query.size() / 2)});
     const auto answered = world.authority.respond(query, asker, std::span(out).first(room));
     demand(answered <= room && (tcp || answered <= 1232));
     const auto reading = read_query(query);

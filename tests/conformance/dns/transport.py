@@ -166,6 +166,7 @@ def settings(build, folder):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
             one.bind((source, 0))
             one.settimeout(0.3)
+            one.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)  # SO_RCVBUFFORCE: all of the answers
             for _ in range(count):
                 one.sendto(packet, ("127.0.0.1", dns))
             got = []

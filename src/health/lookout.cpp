@@ -281,6 +281,14 @@ struct Lookout::State : std::enable_shared_from_this<State> {
 
     void note(const std::string& key, Watched* of) {
         const auto old = of != nullptr ? of->revision : 0;
+        if (of != nullptr && is_informed(of->wanted.look)) { // only this server knows whom to ask
+            of->revision = 0;
+            if (old != 0) {
+                changes.erase(old);
+                note(key, nullptr);
+            }
+            return;
+        }
         if (old != 0) changes.erase(old);
         changes.emplace(++revision, std::pair(key, of != nullptr));
         if (of != nullptr)
@@ -308,9 +316,10 @@ struct Lookout::State : std::enable_shared_from_this<State> {
             prober.remove(prober_key(name, key));
             if (vantage.targets > 0) --vantage.targets;
         }
+        const bool assigned_elsewhere = at->second.revision != 0;
         changes.erase(at->second.revision);
         watched.erase(at);
-        note(key, nullptr);
+        if (assigned_elsewhere) note(key, nullptr);
     }
 
     Clock& clock;

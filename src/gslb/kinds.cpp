@@ -215,6 +215,12 @@ Kind member_kind() {
                   .between(1, 2))
         .spec(text("node", "Instead: the Node whose address it is.").refers_to("Node"))
         .spec(text("instance", "Instead: the Instance of the catalog whose address it is.").refers_to("Instance"))
+        .spec(object("balancer",
+                     "Instead: a regional load balancer. A Source tells where it is and how it is; monitors look at it, "
+                     "too, and alone where nothing there watches its members.")
+                  .with(text("source", "The Source, of driver octavia.").required().refers_to("Source"))
+                  .with(text("id", "The load balancer's id there.").required().format(Format::one_line).between(1, 64))
+                  .with(duration("interval", "How often to ask.").between(1, 86400).otherwise("10s")))
         .spec(integer("port", "Where monitors look that do not say. Left out: the instance's.").between(1, 65535))
         .spec(integer("weight", "Its share against the others. 0: only when they cannot.").between(0, 1 << 20).otherwise(1))
         .spec(name_text("site", "Where it is. Left out: what its Node's label \"site\" says, else its pool."))
@@ -250,9 +256,11 @@ Kind monitor_kind() {
                    "tcp: a connection is taken; what is sent is answered as expected. tls: a handshake, and a certificate that "
                    "lasts. http, https: an answer with the right code and body. grpc: the health service says SERVING. icmp: "
                    "an echo. udp: an answer. dns: the right answer to a question. plugin: any Nagios-style program. exec: any "
-                   "program that ends with 0.")
+                   "program that ends with 0. octavia: what a regional load balancer's own API says. prometheus: a query. push: "
+                   "what others say (PUT /v1/members/NAME/health/MONITOR). calculated: what follows from other Monitors.")
                   .required()
-                  .one_of({"tcp", "tls", "http", "https", "grpc", "icmp", "udp", "dns", "plugin", "exec"}))
+                  .one_of({"tcp", "tls", "http", "https", "grpc", "icmp", "udp", "dns", "plugin", "exec", "octavia", "prometheus",
+                           "push", "calculated"}))
         .spec(integer("port", "Where to connect. Left out: the member's.").between(1, 65535))
         .spec(text("host", "tls, http, https, grpc: the name to ask for, and to verify. Left out: the member's address.")
                   .format(Format::host))
@@ -286,14 +294,31 @@ Kind monitor_kind() {
                    "member's.",
                    text("word", "An argument.").between(0, 4096))
                   .between(1, 64))
+        .spec(text("source", "octavia, prometheus: the Source to ask.").refers_to("Source"))
+        .spec(text("id", "octavia: the load balancer's id there.").format(Format::one_line).between(1, 64))
+        .spec(text("query", "prometheus: an expression with a value for each member, or one for all.")
+                  .format(Format::one_line)
+                  .between(1, 4096))
+        .spec(text("label", "prometheus: the label that is the member's address, with or without a port. Default instance.")
+                  .format(Format::one_line)
+                  .between(1, 128))
+        .spec(number("least", "prometheus: less is bad."))
+        .spec(number("most", "prometheus: more is bad."))
+        .spec(duration("ttl", "push: how long what was said holds, where that does not say; then its silence is bad. Default 1m.")
+                  .between(1, 86400))
+        .spec(list("of", "calculated: the Monitors that it is made of. They are looked at for its sake.",
+                   text("monitor", "A Monitor, not a calculated one.").refers_to("Monitor"))
+                  .between(1, 32))
+        .spec(text("rule", "calculated: all of them must be good, any, at-least `need`, or none. Default all.")
+                  .one_of({"all", "any", "at-least", "none"}))
+        .spec(integer("need", "calculated, at-least: how many.").between(1, 32))
         .spec(integer("quorum", "How many vantages must find it down. Left out: more than half of those that look and are fit.")
                   .between(1, 100))
-        .spec(duration("interval", "How often to look.").between(1, 86400).otherwise("10s"))
+        .spec(duration("interval", "How often to look. Default 10s; push: 1s.").between(1, 86400))
         .spec(duration("timeout", "How long the whole of one look may take; at most the interval. Default 5s."))
-        .spec(integer("rise", "Good results in a row before what was down is up.").between(1, 100).otherwise(2))
-        .spec(integer("fall", "Bad results before what was up is down.").between(1, 100).otherwise(3))
-        .spec(
-            integer("forgive", "Good results in a row after which earlier bad ones no longer count.").between(1, 100).otherwise(1))
+        .spec(integer("rise", "Good results in a row before what was down is up. Default 2; octavia, push: 1.").between(1, 100))
+        .spec(integer("fall", "Bad results before what was up is down. Default 3; octavia, push: 1.").between(1, 100))
+        .spec(integer("forgive", "Good results in a row after which earlier bad ones no longer count. Default 1.").between(1, 100))
         .column("NAME", "name")
         .column("KIND", "spec.kind")
         .column("PORT", "spec.port")

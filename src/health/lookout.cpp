@@ -168,8 +168,9 @@ struct Lookout::State : std::enable_shared_from_this<State> {
         }
         // The first failing look of what was up counts, not its fall: most of them at once tell of the vantage before any is down.
         // Where nobody else looks there is no better witness, and what it sees must be believed; the guards of pools remain.
+        // What somebody else said tells nothing of this vantage.
         if (vantages.size() > 1 && before.standing != Standing::down && before.failures == 0 && is_evidence(observed.outcome) &&
-            !is_good(observed.outcome)) {
+            !is_good(observed.outcome) && !is_informed(at->second.wanted.look)) {
             vantage->second.self.fell(unstepped(clock));
             if (diagnose(vantage_name, vantage->second)) {
                 settle_all();

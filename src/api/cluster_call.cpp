@@ -2,6 +2,7 @@
 
 #include "core/side_by_side.h"
 
+#include <boost/json/serialize.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@ constexpr std::string_view made_label = "made-for"; ///< of pools and load balan
 constexpr std::string_view member_label = "externaldns";
 /// Writes that wait go to disk together: so many at once cost little more than one.
 constexpr std::size_t writes_at_once = 64;
+constexpr std::size_t most_in_batch = 100, largest_batch = 1 << 20; // of a transaction
 
 std::string spec_text(const json::object& spec, std::string_view key) {
     const auto* value = spec.if_contains(key);
@@ -41,7 +43,10 @@ template <class Make> Task<Unit> all_of(std::size_t count, Make make) {
     const auto one = [&](std::size_t i) -> asio::awaitable<void> {
         if (first) co_return;
         auto done = co_await make(i);
-        if (!done.ok() && !first) first = std::move(done).error();
+        if (done.ok() || first) co_return;
+        first = std::move(done).error();
+        // The sender is not to blame: another server was in between.
+        if (first->code == Code::invalid || first->code == Code::too_large) first->code = Code::conflict;
     };
     CO_TRY(std::ignore, co_await side_by_side(count, writes_at_once, one));
     if (first) co_return std::move(*first);
@@ -126,21 +131,15 @@ Task<Unit> ClusterCall::claim(ClusterCall& at, Context ctx) {
 Task<Unit> ClusterCall::change(ClusterCall& at, Context ctx, gslb::ClusterChanges changes) {
     std::set<std::string> hosts, gone;
     std::map<std::string, ClusterEndpoint> fresh;
-    const auto goes = [&](const ClusterEndpoint& endpoint) {
+    std::map<std::string, std::string> names; ///< of records: the domain name
+    for (const auto& endpoint : changes.take) {
         const auto name = endpoint.record_name(at.cluster_.name);
-        if (endpoint.is_address()) hosts.insert(endpoint.name);
+        if (at.standing_.erase(name) == 0) continue;
         at.of_host_[endpoint.name].erase(name);
         gone.insert(name);
-        at.standing_.erase(name);
-    };
-    // Addresses that were cut off on their way in are not shown, and so nobody takes them back.
-    std::vector<ClusterEndpoint> halves;
-    for (const auto& [host, names] : at.of_host_)
-        if (!at.is_whole(host))
-            for (const auto& name : names) halves.push_back(at.standing_.at(name));
-    for (const auto& endpoint : halves) goes(endpoint);
-    for (const auto& endpoint : changes.take)
-        if (at.standing_.contains(endpoint.record_name(at.cluster_.name))) goes(endpoint);
+        names[name] = endpoint.name;
+        if (endpoint.is_address()) hosts.insert(endpoint.name);
+    }
     std::size_t place = 0;
     for (auto& endpoint : changes.put) {
         const auto here = place++;
@@ -152,6 +151,7 @@ Task<Unit> ClusterCall::change(ClusterCall& at, Context ctx, gslb::ClusterChange
         }
         const auto name = endpoint.record_name(at.cluster_.name);
         gone.erase(name);
+        names[name] = endpoint.name;
         if (endpoint.is_address()) hosts.insert(endpoint.name);
         at.stands(name, endpoint);
         fresh.insert_or_assign(name, std::move(endpoint));
@@ -159,22 +159,100 @@ Task<Unit> ClusterCall::change(ClusterCall& at, Context ctx, gslb::ClusterChange
     if (at.standing_.size() > gslb::most_cluster_records)
         co_return Error{Code::too_large, fmt::format("the cluster would have {} records, and {} is the most", at.standing_.size(),
                                                      gslb::most_cluster_records)};
-    const std::vector<std::pair<std::string, ClusterEndpoint>> come(fresh.begin(), fresh.end());
-    CO_TRY(
-        std::ignore, co_await all_of(come.size(), [&](std::size_t i) {
-            const auto& [name, endpoint] = come[i];
-            return put(
-                at, ctx, at.records_, name, {},
-                {{"cluster", at.cluster_.name}, {"fqdn", endpoint.name}, {"type", endpoint.type}, {"endpoint", endpoint.as_given}});
-        }));
-    const std::vector<std::string> touched(hosts.begin(), hosts.end()), leave(gone.begin(), gone.end());
-    CO_TRY(std::ignore, co_await all_of(touched.size(), [&](std::size_t i) { return set_members(at, ctx, touched[i]); }));
-    CO_TRY(std::ignore, co_await all_of(leave.size(), [&](std::size_t i) { return remove(at, ctx, at.records_, leave[i]); }));
+    for (auto& stray : at.stray_hosts()) hosts.insert(std::move(stray));
+    const std::vector<std::string> touched(hosts.begin(), hosts.end());
+    const auto batches = at.in_batches(fresh, gone, names);
+    CO_TRY(std::ignore, co_await all_of(touched.size(), [&](std::size_t i) { return add_members(at, ctx, touched[i]); }));
+    CO_TRY(std::ignore, co_await all_of(batches.size(), [&](std::size_t i) { return apply(at, ctx, batches[i]); }));
+    CO_TRY(std::ignore, co_await all_of(touched.size(), [&](std::size_t i) { return take_members(at, ctx, touched[i]); }));
     auto status = at.cluster_.status;
     status["records"] = at.standing_.size();
     status["changed_at"] = to_rfc3339(at.state_.clock.wall());
     CO_TRY(std::ignore, co_await at.state_.resources.set_status(ctx, at.kind("Cluster"), at.cluster_.name, std::move(status),
                                                                 {.if_revision = at.cluster_.revision}));
+    co_return Unit{};
+}
+
+std::vector<std::string> ClusterCall::stray_hosts() const {
+    std::map<std::string, std::vector<std::string>> all;
+    for (const auto& [host, records] : of_host_) all.merge(wanted(host));
+    std::set<std::string> out;
+    resource::ListQuery query;
+    query.labels =
+        resource::LabelSelector::parse(fmt::format("{}={}", member_label, cluster_.name)).value_or(resource::LabelSelector{});
+    query.limit = 5000;
+    do {
+        const auto page = state_.resources.list(members_, query);
+        if (!page.ok()) break;
+        for (const auto& record : page->records) {
+            const auto object = resource::from_stored(*record);
+            if (!object.ok()) continue;
+            const auto found = all.find(object->name);
+            if (found != all.end() && spec_texts(object->spec, "addresses") == found->second) continue;
+            out.insert(host_of_pool(spec_text(object->spec, "pool")));
+        }
+        query.after = page->next;
+    } while (!query.after.empty());
+    return {out.begin(), out.end()};
+}
+
+std::string ClusterCall::host_of_pool(const std::string& pool) const {
+    if (const auto balancer = state_.resources.get(balancers_, pool); balancer.ok())
+        if (auto host = spec_text(balancer->spec, "fqdn"); gslb::cluster_pool_name(host) == pool) return host;
+    return pool;
+}
+
+std::vector<store::Transaction> ClusterCall::in_batches(const std::map<std::string, ClusterEndpoint>& come,
+                                                        const std::set<std::string>& gone,
+                                                        const std::map<std::string, std::string>& names) const {
+    // ExternalDNS finds its own by a TXT record beside the addresses, called like them with something before it: they come and go
+    // together, or it loses them.
+    std::set<std::string_view> hosts;
+    for (const auto& [host, records] : of_host_) hosts.insert(host);
+    const auto beside = [&](std::string_view name) {
+        for (auto rest = name; !rest.empty();) {
+            if (hosts.contains(rest)) return std::string(rest);
+            const auto cut = rest.find_first_of("-.");
+            rest.remove_prefix(cut == std::string_view::npos ? rest.size() : cut + 1);
+        }
+        return std::string(name);
+    };
+    std::map<std::string, std::vector<std::string>> groups;
+    for (const auto& [record, name] : names) groups[beside(name)].push_back(record);
+    std::vector<store::Transaction> out;
+    std::size_t size = 0;
+    for (const auto& [host, records] : groups) {
+        std::size_t adds = 0;
+        for (const auto& record : records)
+            if (const auto one = come.find(record); one != come.end()) adds += json::serialize(one->second.as_given).size() + 1024;
+        if (out.empty() || out.back().changes.size() + records.size() > most_in_batch || size + adds > largest_batch) {
+            claimed_->guard(out.emplace_back());
+            size = 0;
+        }
+        size += adds;
+        for (const auto& record : records) {
+            const auto key = records_.prefix() + record;
+            if (const auto one = come.find(record); one != come.end())
+                out.back().put(key, stored(record, one->second));
+            else if (gone.contains(record))
+                out.back().remove(key);
+        }
+    }
+    return out;
+}
+
+std::string ClusterCall::stored(const std::string& name, const ClusterEndpoint& endpoint) const {
+    Object object;
+    object.kind = records_.name();
+    object.name = name;
+    object.created_at = object.updated_at = state_.clock.wall();
+    if (const auto before = state_.resources.get(records_, name); before.ok()) object.created_at = before->created_at;
+    object.spec = {{"cluster", cluster_.name}, {"fqdn", endpoint.name}, {"type", endpoint.type}, {"endpoint", endpoint.as_given}};
+    return resource::to_stored(object);
+}
+
+Task<Unit> ClusterCall::apply(ClusterCall& at, Context ctx, store::Transaction batch) {
+    CO_TRY(std::ignore, co_await at.state_.resources.store().apply(std::move(ctx), std::move(batch)));
     co_return Unit{};
 }
 
@@ -242,22 +320,27 @@ Result<std::vector<Object>> ClusterCall::listed(const resource::Kind& kind, std:
     return out;
 }
 
-Task<Unit> ClusterCall::set_members(ClusterCall& at, Context ctx, std::string host) {
-    const auto pool = gslb::cluster_pool_name(host);
-    const auto members = at.wanted(host);
-    if (!members.empty()) {
-        CO_TRY(std::ignore, co_await furnish(at, ctx, host, pool));
-    }
-    CO_TRY(const auto standing, at.listed(at.members_, "pool", pool));
-    std::size_t others = 0;
-    std::map<std::string, const Object*> ours;
-    for (const auto& member : standing) {
+Result<std::map<std::string, Object>> ClusterCall::own_members(const std::string& pool, std::size_t& others) const {
+    TRY(auto standing, listed(members_, "pool", pool));
+    std::map<std::string, Object> out;
+    others = 0;
+    for (auto& member : standing) {
         const auto label = member.labels.find(std::string(member_label));
-        if (label != member.labels.end() && label->second == at.cluster_.name)
-            ours.emplace(member.name, &member);
+        if (label != member.labels.end() && label->second == cluster_.name)
+            out.emplace(member.name, std::move(member));
         else
             ++others;
     }
+    return out;
+}
+
+Task<Unit> ClusterCall::add_members(ClusterCall& at, Context ctx, std::string host) {
+    const auto pool = gslb::cluster_pool_name(host);
+    const auto members = at.wanted(host);
+    if (members.empty()) co_return Unit{};
+    CO_TRY(std::ignore, co_await furnish(at, ctx, host, pool));
+    std::size_t others = 0;
+    CO_TRY(const auto ours, at.own_members(pool, others));
     for (const auto& [name, addresses] : members) {
         const json::array wanted(addresses.begin(), addresses.end());
         const auto found = ours.find(name);
@@ -270,12 +353,20 @@ Task<Unit> ClusterCall::set_members(ClusterCall& at, Context ctx, std::string ho
                                                                             {"addresses", wanted},
                                                                             {"site", spec_text(at.cluster_.spec, "site")}}}}));
             CO_TRY(std::ignore, co_await at.state_.resources.create(ctx, at.members_, std::move(object), at.options()));
-        } else if (spec_texts(found->second->spec, "addresses") != addresses) {
+        } else if (spec_texts(found->second.spec, "addresses") != addresses) {
             // What people said of it stays.
             const json::object patch{{"spec", json::object{{"addresses", wanted}}}};
             CO_TRY(std::ignore, co_await at.state_.resources.patch(ctx, at.members_, name, patch, at.options()));
         }
     }
+    co_return Unit{};
+}
+
+Task<Unit> ClusterCall::take_members(ClusterCall& at, Context ctx, std::string host) {
+    const auto pool = gslb::cluster_pool_name(host);
+    const auto members = at.wanted(host);
+    std::size_t others = 0;
+    CO_TRY(const auto ours, at.own_members(pool, others));
     for (const auto& [name, member] : ours)
         if (!members.contains(name)) {
             CO_TRY(std::ignore, co_await remove(at, ctx, at.members_, name));

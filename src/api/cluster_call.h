@@ -45,10 +45,21 @@ private:
     std::map<std::string, std::vector<std::string>> wanted(const std::string& host) const;
     Result<std::vector<resource::Object>> listed(const resource::Kind& kind, std::string field, std::string value) const;
 
+    Result<std::map<std::string, resource::Object>> own_members(const std::string& pool, std::size_t& others) const;
+    /// Host names with members that are not as the records want them.
+    std::vector<std::string> stray_hosts() const;
+    std::string host_of_pool(const std::string& pool) const;
+    std::vector<store::Transaction> in_batches(const std::map<std::string, gslb::ClusterEndpoint>& come,
+                                               const std::set<std::string>& gone,
+                                               const std::map<std::string, std::string>& names) const;
+    std::string stored(const std::string& name, const gslb::ClusterEndpoint& endpoint) const;
+
+    static Task<Unit> apply(ClusterCall& at, Context ctx, store::Transaction batch);
     static Task<Unit> put(ClusterCall& at, Context ctx, const resource::Kind& kind, std::string name, json::object labels,
                           json::object spec);
     static Task<Unit> remove(ClusterCall& at, Context ctx, const resource::Kind& kind, std::string name);
-    static Task<Unit> set_members(ClusterCall& at, Context ctx, std::string host);
+    static Task<Unit> add_members(ClusterCall& at, Context ctx, std::string host);
+    static Task<Unit> take_members(ClusterCall& at, Context ctx, std::string host);
     static Task<Unit> furnish(ClusterCall& at, Context ctx, const std::string& host, const std::string& pool);
     static Task<Unit> clear(ClusterCall& at, Context ctx, const std::string& host, const std::string& pool);
 

@@ -42,7 +42,14 @@ Result<Unit> check_access(const Route& route, const identity::Principal& princip
 Task<Unit> serve(Api::State& state, Context ctx, net::Request& request, net::BodyReader& body, net::ResponseWriter& out) {
     auto found = state.router.match(request.method, request.target.path);
     // A cluster's token is in its path, which goes into logs from here on.
-    if (request.target.path.starts_with(externaldns_paths)) request.target.path = externaldns_paths;
+    if (request.target.path.starts_with(externaldns_paths)) {
+        request.target.path = externaldns_paths;
+        if (!found.ok() && found.error().code == Code::not_found)
+            found = Error{Code::not_found, "there is nothing at this path of a cluster", found.error().remedy};
+        else if (!found.ok())
+            found = Error{found.error().code, fmt::format("this path of a cluster does not take {}", request.method),
+                          found.error().remedy};
+    }
     CO_TRY(auto match, std::move(found));
     request.route = match.route->pattern;
     // Whoever says who they are must be right, even where nobody asks.

@@ -192,7 +192,7 @@ CO_STACK_TEST(Api, TellsAboutItself) {
     for (const auto& route : stack.api->router().routes())
         EXPECT_TRUE(openapi.body.at("paths").as_object().contains(route->pattern)) << route->pattern;
     auto kinds = co_await stack.get("/v1/kinds");
-    EXPECT_EQ(kinds.body.at("items").as_array().size(), 18U);
+    EXPECT_EQ(kinds.body.at("items").as_array().size(), 20U);
 }
 
 } // namespace orrery::api::testing

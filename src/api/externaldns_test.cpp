@@ -105,6 +105,64 @@ CO_STACK_TEST(ExternalDns, WhatSomebodyMadeIsLeftAlone) {
     EXPECT_EQ((co_await stack.get("/v1/pools/www.apps.test")).status, 200);
 }
 
+CO_STACK_TEST(ExternalDns, AClusterThatIsNoMoreIsForgotten) {
+    const auto ams = co_await a_cluster(stack, "ams", "amsterdam"), nyc = co_await a_cluster(stack, "nyc", "new-york");
+    const auto headers = webhook_headers();
+    EXPECT_EQ((co_await stack.call("POST", ams + "/records", creates("www.apps.test", "192.0.2.1"), "", headers)).status, 204);
+    EXPECT_EQ((co_await stack.call("POST", ams + "/records", creates("only.apps.test", "192.0.2.2"), "", headers)).status, 204);
+    EXPECT_EQ((co_await stack.call("POST", nyc + "/records", creates("www.apps.test", "192.0.2.9"), "", headers)).status, 204);
+    auto answer = co_await stack.call("DELETE", "/v1/clusters/ams", "", stack.admin_token);
+    EXPECT_EQ(answer.status, 409);
+    EXPECT_THAT(answer.text, HasSubstr("POST /v1/clusters/ams/forget"));
+    answer = co_await stack.post("/v1/clusters/ams/forget", "");
+    EXPECT_EQ(answer.status, 200) << answer.text;
+    EXPECT_EQ(answer.body.at("removed").as_int64(), 4);
+    EXPECT_EQ((co_await stack.get("/v1/members")).body.at("items").as_array().size(), 1U);
+    EXPECT_EQ((co_await stack.get("/v1/loadbalancers/only.apps.test")).status, 404);
+    EXPECT_EQ((co_await stack.get("/v1/loadbalancers/www.apps.test")).status, 200);
+    EXPECT_EQ((co_await stack.call("DELETE", "/v1/clusters/ams", "", stack.admin_token)).status, 200);
+}
+
+CO_STACK_TEST(ExternalDns, WhatWasCutOffGoesWithTheNextChange) {
+    const auto path = co_await a_cluster(stack, "ams", "amsterdam");
+    const auto headers = webhook_headers();
+    EXPECT_EQ((co_await stack.call("POST", path + "/records", creates("www.apps.test", "192.0.2.1"), "", headers)).status, 204);
+    // As if the server had ended before the records were written, or before members were taken away.
+    EXPECT_EQ(
+        (co_await stack.post("/v1/pools", R"({"name":"cut.apps.test","labels":{"made-for":"externaldns"},"spec":{}})")).status,
+        201);
+    const auto stray =
+        R"({"name":"ams-192-0-2-7.cut.apps.test","labels":{"externaldns":"ams"},"spec":{"pool":"cut.apps.test","addresses":["192.0.2.7"]}})";
+    EXPECT_EQ((co_await stack.post("/v1/members", stray)).status, 201);
+    const auto moved = co_await stack.call("PATCH", "/v1/members/ams-192-0-2-1.www.apps.test",
+                                           R"({"spec":{"addresses":["192.0.2.1","2001:db8::1"]}})", stack.admin_token);
+    EXPECT_EQ(moved.status, 200) << moved.text;
+    EXPECT_EQ((co_await stack.call("POST", path + "/records", creates("other.apps.test", "192.0.2.2"), "", headers)).status, 204);
+    EXPECT_EQ((co_await stack.get("/v1/members/ams-192-0-2-7.cut.apps.test")).status, 404);
+    EXPECT_EQ((co_await stack.get("/v1/pools/cut.apps.test")).status, 404);
+    const auto put_right = co_await stack.get("/v1/members/ams-192-0-2-1.www.apps.test");
+    EXPECT_EQ(put_right.body.at("spec").at("addresses").as_array().size(), 1U) << put_right.text;
+    EXPECT_EQ((co_await stack.get("/v1/clusters/ams")).body.at("status").at("changes").as_int64(), 2);
+    EXPECT_EQ((co_await stack.get("/v1/clusters/ams")).body.at("status").at("records").as_int64(), 4);
+}
+
+CO_STACK_TEST(ExternalDns, ManyNamesInOneChange) {
+    const auto path = co_await a_cluster(stack, "ams", "amsterdam");
+    const auto headers = webhook_headers();
+    std::string all;
+    for (int i = 0; i < 100; ++i)
+        all += fmt::format(R"({}{{"dnsName":"n{}.apps.test","recordType":"A","targets":["192.0.2.{}"]}})", i == 0 ? "" : ",", i,
+                           i % 250 + 1);
+    auto answer = co_await stack.call("POST", path + "/records", fmt::format(R"({{"create":[{}]}})", all), "", headers);
+    EXPECT_EQ(answer.status, 204) << answer.text;
+    EXPECT_EQ((co_await stack.get("/v1/clusters/ams")).body.at("status").at("records").as_int64(), 100);
+    EXPECT_EQ((co_await stack.get("/v1/loadbalancers/n99.apps.test")).status, 200);
+    answer = co_await stack.call("POST", path + "/records", fmt::format(R"({{"delete":[{}]}})", all), "", headers);
+    EXPECT_EQ(answer.status, 204) << answer.text;
+    for (const auto* kind : {"members", "pools", "loadbalancers", "clusterrecords"})
+        EXPECT_EQ((co_await stack.get(fmt::format("/v1/{}", kind))).body.at("items").as_array().size(), 0U) << kind;
+}
+
 CO_STACK_TEST(ExternalDns, NobodyElseMayAndTheTokenIsNeverShown) {
     const auto path = co_await a_cluster(stack, "ams", "amsterdam");
     const auto token = path.substr(path.rfind('/') + 1);
@@ -117,6 +175,13 @@ CO_STACK_TEST(ExternalDns, NobodyElseMayAndTheTokenIsNeverShown) {
         EXPECT_EQ(shown.status, 200);
         EXPECT_THAT(shown.text, Not(HasSubstr(token))) << where;
     }
+    // Not even to whoever sent it.
+    for (const auto* tail : {"/nothing", "/records/more", "/records?token=x"}) {
+        const auto shown = co_await stack.call("GET", path + tail, "", "", headers);
+        EXPECT_GE(shown.status, 400);
+        EXPECT_THAT(shown.text, Not(HasSubstr(token))) << tail;
+    }
+    EXPECT_THAT((co_await stack.call("DELETE", path + "/records", "", "", headers)).text, Not(HasSubstr(token)));
     // A token of one's own.
     const auto changed = co_await stack.call("PATCH", "/v1/clusters/ams",
                                              R"({"spec":{"token":"0123456789abcdef0123456789ABCDEF"}})", stack.admin_token);

@@ -2,6 +2,7 @@
 #include "api/state.h"
 #include "core/text.h"
 #include "gslb/controller.h"
+#include "gslb/source.h"
 
 #include <fmt/format.h>
 
@@ -122,6 +123,31 @@ Task<Unit> take_load(Api::State& state, Controller& controller, Call call) {
     co_return co_await send_json(call, 200, json::object{{"member", call.name()}, {"load", *load}});
 }
 
+/// Somebody outside says how a member is: kept in the store, so that every server knows, also after a restart.
+Task<Unit> take_said(Api::State& state, Call call) {
+    auto& resources = state.resources;
+    const auto& registry = resources.registry();
+    CO_TRY(std::ignore, resources.get(*registry.find("Member"), call.name()));
+    const auto monitor = call.path.at("monitor");
+    CO_TRY(const auto known, resources.get(*registry.find("Monitor"), monitor));
+    const auto* kind = known.spec.if_contains("kind");
+    if (kind == nullptr || *kind != "push")
+        co_return Error{Code::conflict, fmt::format("Monitor {} is not of kind push: it looks itself", monitor)};
+    CO_TRY(const auto document, co_await read_document(call, state.options.max_body));
+    Duration ttl = std::chrono::minutes(1);
+    if (const auto* given = known.spec.if_contains("ttl"); given != nullptr && given->is_string())
+        ttl = parse_duration(std::string_view(given->get_string())).value_or(ttl);
+    CO_TRY(const auto said, gslb::read_said(document, ttl));
+    const auto name = gslb::report_name(call.name(), monitor);
+    const auto& reports = *registry.find("Report");
+    const auto spec = gslb::report_spec(call.name(), monitor, said, state.clock.wall());
+    CO_TRY(auto object, resource::read_object(reports, name, json::object{{"name", name}, {"spec", spec}}));
+    auto done = resources.exists(reports, name) ? co_await resources.replace(call.ctx, reports, std::move(object), {})
+                                                : co_await resources.create(call.ctx, reports, std::move(object), {});
+    if (!done.ok()) co_return std::move(done).error();
+    co_return co_await send_json(call, 200, spec);
+}
+
 Task<Unit> approve_failback(Api::State& state, Controller& controller, Call call) {
     CO_TRY(const auto name, load_balancer_in(controller, call));
     json::value patch =
@@ -170,6 +196,16 @@ void add_gslb_routes(Api::State& state, Controller& controller) {
         json::object{{"type", "object"},
                      {"required", json::array{"load"}},
                      {"properties", json::object{{"load", json::object{{"type", "number"}}}}}});
+    const json::object text_type{{"type", "string"}};
+    add(
+        "PUT", "/v1/members/{name}/health/{monitor}", "Member", "Say how a member is, for a Monitor of kind push", Role::operator_,
+        {}, [of](Call call) { return take_said(*of, std::move(call)); },
+        json::object{{"type", "object"},
+                     {"required", json::array{"state"}},
+                     {"properties",
+                      json::object{{"state", json::object{{"type", "string"}, {"enum", json::array{"up", "degraded", "down"}}}},
+                                   {"text", text_type},
+                                   {"ttl", text_type}}}});
 }
 
 } // namespace orrery::api

@@ -88,4 +88,57 @@ CO_TEST(GslbRoutes, ShowWhatWasDecidedAndLetClientsReturn) {
     co_await stack.stop();
 }
 
+CO_STACK_TEST(GslbApi, OthersSayHowAMemberIs) {
+    EXPECT_EQ((co_await stack.post("/v1/monitors", R"({"name":"said","spec":{"kind":"push","ttl":"30s"}})")).status, 201);
+    EXPECT_EQ((co_await stack.post("/v1/monitors", R"({"name":"port","spec":{"kind":"tcp","port":80}})")).status, 201);
+    EXPECT_EQ((co_await stack.post("/v1/pools", R"({"name":"p","spec":{"monitors":["said"]}})")).status, 201);
+    EXPECT_EQ((co_await stack.post("/v1/members", R"({"name":"m","spec":{"pool":"p","addresses":["192.0.2.1"]}})")).status, 201);
+    const auto say = [&](std::string path, std::string body) { return stack.call("PUT", path, body, stack.admin_token); };
+    for (const auto* state : {"up", "down"}) {
+        const auto said = co_await say("/v1/members/m/health/said", fmt::format(R"({{"state":"{}","text":"by hand"}})", state));
+        EXPECT_EQ(said.status, 200) << said.text;
+        const auto kept = co_await stack.get("/v1/reports/m.said");
+        EXPECT_EQ(kept.status, 200) << kept.text;
+        EXPECT_EQ(kept.body.at("spec").at("state").as_string(), state);
+    }
+    EXPECT_EQ((co_await say("/v1/members/m/health/port", R"({"state":"up"})")).status, 409);
+    EXPECT_EQ((co_await say("/v1/members/m/health/other", R"({"state":"up"})")).status, 404);
+    EXPECT_EQ((co_await say("/v1/members/other/health/said", R"({"state":"up"})")).status, 404);
+    const auto wrong = co_await say("/v1/members/m/health/said", R"({"state":"well"})");
+    EXPECT_EQ(wrong.status, 400);
+    EXPECT_EQ(wrong.body.at("fields").at(0).at("path").as_string(), "state");
+}
+
+CO_STACK_TEST(GslbApi, MonitorsThatAskOrFollowAreChecked) {
+    const auto make = [&](std::string body) { return stack.post("/v1/monitors", body); };
+    const auto source = R"({"name":"prom","spec":{"driver":"prometheus","url":"http://127.0.0.1:9090"}})";
+    EXPECT_EQ((co_await stack.post("/v1/sources", source)).status, 201);
+    EXPECT_EQ((co_await stack.post("/v1/sources", R"({"name":"x","spec":{"driver":"octavia","url":"http://127.0.0.1:1"}})")).status,
+              400);
+    auto answer = co_await make(R"({"name":"load","spec":{"kind":"prometheus","source":"prom","query":"up","least":1}})");
+    EXPECT_EQ(answer.status, 201) << answer.text;
+    EXPECT_EQ(answer.body.at("spec").at("fall").as_int64(), 3);
+    answer = co_await make(R"({"name":"said","spec":{"kind":"push"}})");
+    EXPECT_EQ(answer.status, 201) << answer.text;
+    EXPECT_EQ(answer.body.at("spec").at("fall").as_int64(), 1);
+    EXPECT_EQ(answer.body.at("spec").at("interval").as_string(), "1s");
+    answer = co_await make(R"({"name":"both","spec":{"kind":"calculated","of":["load","said"],"rule":"at-least","need":1}})");
+    EXPECT_EQ(answer.status, 201) << answer.text;
+    for (const auto& [spec, field] : {std::pair{R"({"kind":"prometheus","source":"prom","query":"up"})", "spec.least"},
+                                      {R"({"kind":"prometheus","source":"none","query":"up","least":1})", "spec.source"},
+                                      {R"({"kind":"octavia","source":"prom","id":"x"})", "spec.source"},
+                                      {R"({"kind":"push","quorum":2})", "spec.quorum"},
+                                      {R"({"kind":"push","query":"up"})", "spec.query"},
+                                      {R"({"kind":"calculated","of":["both"]})", "spec.of[0]"},
+                                      {R"({"kind":"calculated","of":["load"],"rule":"at-least"})", "spec.need"},
+                                      {R"({"kind":"calculated","of":["load"],"rule":"at-least","need":2})", "spec.need"},
+                                      {R"({"kind":"calculated","of":["load"],"interval":"1s"})", "spec.interval"}}) {
+        answer = co_await make(fmt::format(R"({{"name":"bad","spec":{}}})", spec));
+        EXPECT_EQ(answer.status, 400) << spec << answer.text;
+        EXPECT_THAT(answer.text, ::testing::HasSubstr(field)) << spec;
+    }
+    answer = co_await stack.post("/v1/members", R"({"name":"lb","spec":{"pool":"none","balancer":{"source":"prom","id":"x"}}})");
+    EXPECT_THAT(answer.text, ::testing::HasSubstr("spec.balancer.source"));
+}
+
 } // namespace orrery::api

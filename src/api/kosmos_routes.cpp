@@ -121,20 +121,40 @@ Result<json::object> pool_spec(const json::object& body, json::object spec) {
 
 // --- pool members
 
+constexpr std::string_view regional_type = "neutron_lbaas_v2";
+
 json::object member_shown(const Object& object) {
     const auto* addresses = object.status.if_contains("addresses");
-    return {{"id", object.name},
-            {"name", object.name},
-            {"type", "IP"},
-            {"region", kosmos_text(object.spec, "site")},
-            {"endpoints", addresses != nullptr ? *addresses : json::value(kosmos_list(object.spec, "addresses"))},
-            {"status", member_state(object.status)},
-            {"links",
-             json::object{{"self", fmt::format("/v0.1/pools/{}/pool_members/{}", kosmos_text(object.spec, "pool"), object.name)}}}};
+    json::object out{{"id", object.name},
+                     {"name", object.name},
+                     {"type", "IP"},
+                     {"region", kosmos_text(object.spec, "site")},
+                     {"endpoints", addresses != nullptr ? *addresses : json::value(kosmos_list(object.spec, "addresses"))},
+                     {"status", member_state(object.status)},
+                     {"links", json::object{{"self", fmt::format("/v0.1/pools/{}/pool_members/{}", kosmos_text(object.spec, "pool"),
+                                                                 object.name)}}}};
+    if (const auto* balancer = object.spec.if_contains("balancer"); balancer != nullptr && balancer->is_object()) {
+        out["type"] = regional_type;
+        out["region"] = kosmos_text(balancer->get_object(), "source");
+        out["neutron_id"] = kosmos_text(balancer->get_object(), "id");
+    }
+    return out;
 }
 Result<json::object> member_spec(const json::object& body, json::object spec) {
-    TRY(std::ignore, only(body, "pool_member", {"id", "name", "type", "region", "endpoints", "status", "links"}));
-    if (const auto type = kosmos_text(body, "type"); !type.empty() && type != "IP")
+    TRY(std::ignore, only(body, "pool_member", {"id", "name", "type", "region", "neutron_id", "endpoints", "status", "links"}));
+    const auto type = kosmos_text(body, "type");
+    if (type == regional_type) {
+        // A region is a Source of driver octavia.
+        const auto region = kosmos_text(body, "region"), id = kosmos_text(body, "neutron_id");
+        if (region.empty()) return kosmos_error("pool_member.region", "must be the Source that knows it");
+        if (id.empty()) return kosmos_error("pool_member.neutron_id", "must be the load balancer's id there");
+        spec.erase("addresses");
+        spec["balancer"] = json::object{{"source", region}, {"id", id}};
+        spec["site"] = region;
+        return spec;
+    }
+    if (body.contains("neutron_id")) return kosmos_error("pool_member.neutron_id", "means nothing to a member of type IP");
+    if (!type.empty() && type != "IP")
         return kosmos_error("pool_member.type", fmt::format("{} is not known here: give the addresses, as IP", type.substr(0, 64)));
     if (body.contains("endpoints")) spec["addresses"] = body.at("endpoints");
     if (const auto region = kosmos_text(body, "region"); !region.empty()) spec["site"] = region;

@@ -61,4 +61,23 @@ CO_STACK_TEST(KosmosRoutes, SayWhatIsWrongByName) {
     }
 }
 
+CO_STACK_TEST(KosmosRoutes, ARegionalLoadBalancerIsAMember) {
+    EXPECT_EQ((co_await stack.post("/v1/secrets", R"({"name":"os","spec":{"values":{"password":"x"}}})")).status, 201);
+    const auto source =
+        R"({"name":"eu","spec":{"driver":"octavia","credentials":"os","keystone":{"url":"http://127.0.0.1:5000/v3","user":"u"}}})";
+    EXPECT_EQ((co_await stack.post("/v1/sources", source)).status, 201);
+    EXPECT_EQ((co_await stack.post("/v1/pools", R"({"name":"p","spec":{}})")).status, 201);
+    const auto body = R"({"pool_member":{"name":"lb","type":"neutron_lbaas_v2","region":"eu","neutron_id":"6d9e"}})";
+    auto answer = co_await stack.post("/v0.1/pools/p/pool_members", body);
+    EXPECT_EQ(answer.status, 201) << answer.text;
+    answer = co_await stack.get("/v0.1/pools/p/pool_members/lb");
+    EXPECT_EQ(answer.body.at("pool_member").at("type").as_string(), "neutron_lbaas_v2") << answer.text;
+    EXPECT_EQ(answer.body.at("pool_member").at("neutron_id").as_string(), "6d9e");
+    answer = co_await stack.get("/v1/members/lb");
+    EXPECT_EQ(answer.body.at("spec").at("balancer").at("source").as_string(), "eu") << answer.text;
+    answer = co_await stack.post("/v0.1/pools/p/pool_members",
+                                 R"({"pool_member":{"name":"x","type":"neutron_lbaas_v2","region":"eu"}})");
+    EXPECT_EQ(answer.status, 400) << answer.text;
+}
+
 } // namespace orrery::api::testing

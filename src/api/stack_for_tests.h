@@ -7,6 +7,7 @@
 #include "gslb/controller.h"
 #include "gslb/fake_ports.h"
 #include "gslb/kinds.h"
+#include "gslb/source.h"
 #include "health/lookout.h"
 #include "identity/identity.h"
 #include "jobs/engine.h"
@@ -100,6 +101,8 @@ struct Stack {
         registry.add(gslb::monitor_kind());
         registry.add(gslb::zone_kind());
         registry.add(gslb::publisher_kind());
+        registry.add(gslb::source_kind());
+        registry.add(gslb::report_kind());
         registry.add(gslb::cluster_kind());
         registry.add(gslb::cluster_record_kind());
         registry.add(gslb::decision_kind());

@@ -3,6 +3,7 @@
 #include "app/checker.h"
 #include "app/publishers.h"
 #include "app/settings.h"
+#include "app/sources.h"
 #include "core/log.h"
 #include "dns/authority.h"
 #include "dns/notify.h"
@@ -16,6 +17,7 @@
 #include "gslb/kinds.h"
 #include "gslb/name_service.h"
 #include "gslb/publishing.h"
+#include "gslb/source.h"
 
 #include <fmt/format.h>
 
@@ -57,7 +59,9 @@ struct GslbPart::State {
           time(clock),
           config(config_),
           authority(std::make_shared<dns::Authority>(authority_options(config))),
-          watcher(executor, clock, server, nullptr),
+          sources(executor, resources, clock),
+          watcher(executor, clock, server, nullptr, &sources),
+          reports(resources, leadership, clock, watcher.board()),
           makers(executor, resources, clock),
           asked(drivers::name_servers()),
           names(executor, resources, leadership, clock, authority),
@@ -80,7 +84,9 @@ struct GslbPart::State {
     Clock& time;
     const Config& config;
     std::shared_ptr<dns::Authority> authority;
+    DriverSources sources;
     gslb::HealthWatcher watcher;
+    gslb::Reports reports;
     DriverPublishers makers;
     std::unique_ptr<gslb::NameServers> asked;
     gslb::NameService names;
@@ -103,6 +109,8 @@ void GslbPart::add_kinds(resource::Registry& registry) {
     registry.add(gslb::monitor_kind());
     registry.add(gslb::zone_kind());
     registry.add(gslb::publisher_kind());
+    registry.add(gslb::source_kind());
+    registry.add(gslb::report_kind());
     registry.add(gslb::cluster_kind());
     registry.add(gslb::cluster_record_kind());
     registry.add(gslb::decision_kind());
@@ -116,6 +124,7 @@ void GslbPart::make(asio::any_io_executor executor, const Config& config, std::s
 Result<Unit> GslbPart::start(Context ctx, TaskGroup& group) {
     group.spawn(state_->watcher.run(ctx));
     group.spawn(state_->controller.run(ctx));
+    group.spawn(state_->reports.run(ctx));
     group.spawn(state_->publishing.run(ctx));
     const auto& listen = state_->config.text("dns.listen");
     if (listen.empty()) return Unit{};
@@ -153,6 +162,7 @@ void GslbPart::close() {
 asio::awaitable<void> GslbPart::stop() {
     if (!state_) co_return;
     co_await state_->makers.stop();
+    co_await state_->sources.stop();
     state_.reset();
 }
 

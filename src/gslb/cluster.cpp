@@ -106,6 +106,17 @@ Task<Unit> prepare_cluster(Context, resource::Draft& draft) {
     co_return resource::verdict(*draft.resources->registry().find("Cluster"), draft.after.name, std::move(errors));
 }
 
+/// Its members would stay, and nobody would take them back.
+Result<Unit> keep_while_it_has_records(resource::Removal& removal) {
+    resource::ListQuery query;
+    query.fields = {{"cluster", removal.object.name}};
+    query.limit = 1;
+    TRY(const auto page, removal.resources->list(*removal.resources->registry().find("ClusterRecord"), query));
+    if (page.records.empty()) return Unit{};
+    return Error{Code::conflict, fmt::format("Cluster {} has records here, and members made of them", removal.object.name),
+                 fmt::format("take them back first: POST /v1/clusters/{}/forget", removal.object.name)};
+}
+
 } // namespace
 
 resource::Kind cluster_kind() {
@@ -133,6 +144,7 @@ resource::Kind cluster_kind() {
                   .between(32, 128))
         .status(integer("records", "How many records it has here."))
         .status(time("changed_at", "When they last changed."))
+        .status(integer("changes", "How many changes it has sent. Each claims the cluster for the server that makes it."))
         .status(any("left_out", "What it wants and cannot have, and why: the first twenty."))
         .column("NAME", "name")
         .column("SITE", "spec.site")
@@ -142,6 +154,7 @@ resource::Kind cluster_kind() {
         .column("AGE", "age")
         .wide_column("LEFT OUT", "status.left_out")
         .prepare([](Context ctx, Draft& draft) { return prepare_cluster(std::move(ctx), draft); })
+        .before_remove([](Removal& removal) { return keep_while_it_has_records(removal); })
         .example("kind: Cluster\nname: k8s-ams\nspec:\n  site: ams\n  domains: [apps.example]\n  monitors: [web]\n");
     return kind;
 }
@@ -159,7 +172,7 @@ resource::Kind cluster_record_kind() {
         .column("TYPE", "spec.type")
         .column("TARGETS", "spec.endpoint.targets")
         .column("AGE", "age")
-        .verbs({Verb::read, Verb::remove})
+        .verbs({Verb::read})
         .unaudited();
     return kind;
 }

@@ -490,7 +490,8 @@ Controller::Controller(asio::any_io_executor executor, resource::Resources& reso
     auto* state = state_.get();
     watcher.report_to([state](const std::string& member, Signal signal) {
         if (const auto* known = state->engine.member(member); known != nullptr && !signal.load) signal.load = known->signal.load;
-        state->engine.set_signal(member, std::move(signal));
+        auto cause = signal.cause;
+        state->engine.set_signal(member, std::move(signal), std::move(cause));
         state->work.notify_all();
     });
     if (sink != nullptr)

@@ -5,7 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <optional>
+#include <set>
 
 namespace orrery::gslb {
 
@@ -73,24 +76,111 @@ std::optional<Doubt> doubt_of(const std::string& monitor, const health::QuorumDe
                  fmt::format("{}: {}; {}{}", monitor, found, decision.words, aside)};
 }
 
+/// A look at a regional load balancer. Whoever wants to know where it is, and whether it drains, is told with each.
+class BalancerProbe final : public health::Probe {
+public:
+    using Told = std::function<void(const std::string& member, const health::StatusSource::Reading& reading)>;
+    BalancerProbe(std::shared_ptr<health::SourceReader> reader, std::string source, std::string id, std::string member, Told told)
+        : reader_(std::move(reader)),
+          source_(std::move(source)),
+          id_(std::move(id)),
+          member_(std::move(member)),
+          told_(std::move(told)) {}
+    std::string identity() const override { return fmt::format("balancer {} {} for {}", source_, id_, member_); }
+    asio::awaitable<health::Observation> look(Context ctx) const override {
+        auto seen = co_await reader_->look(std::move(ctx), id_);
+        if (const auto last = reader_->last(id_)) told_(member_, *last);
+        co_return seen;
+    }
+
+private:
+    std::shared_ptr<health::SourceReader> reader_;
+    std::string source_, id_, member_;
+    Told told_;
+};
+
+Health worse(Health left, Health right) { return trouble_of(right) > trouble_of(left) ? right : left; }
+
+Health health_from(health::Outcome outcome) {
+    if (outcome == health::Outcome::ok) return Health::up;
+    if (outcome == health::Outcome::warning) return Health::degraded;
+    return health::is_evidence(outcome) ? Health::down : Health::unknown;
+}
+
+health::Formula formula_of(const json::object& spec) {
+    const auto rule = text_at(spec, "rule");
+    using Kind = health::Formula::Kind;
+    return {.kind = rule == "at-least" ? Kind::at_least
+                    : rule == "any"    ? Kind::any
+                    : rule == "none"   ? Kind::none
+                                       : Kind::all,
+            .count = count_at(spec, "need", 1, 64)};
+}
+
+/// What a look of that kind is found out by, for the records.
+std::string_view cause_of(const json::object& spec) {
+    const auto kind = text_at(spec, "kind");
+    return kind == "push" ? "push" : kind == "octavia" || kind == "prometheus" ? "driver" : "probe";
+}
+
 } // namespace
 
-struct HealthWatcher::State {
-    State(asio::any_io_executor executor, Clock& clock, std::string vantage, std::shared_ptr<net::TlsContext> tls)
-        : programs(executor),
+struct HealthWatcher::State : health::InformedLooks {
+    State(asio::any_io_executor executor, Clock& clock, std::string vantage, std::shared_ptr<net::TlsContext> tls,
+          Sources* sources_)
+        : sources(sources_),
+          board(clock),
+          programs(executor),
           lookout(executor, clock,
-                  {.name = std::move(vantage), .tools = {.tls = std::move(tls), .programs = &programs}, .rule = {}, .prober = {}},
+                  {.name = std::move(vantage),
+                   .tools = {.tls = std::move(tls), .programs = &programs, .informed = this},
+                   .rule = {},
+                   .prober = {}},
                   [this](const std::string& key, const health::Finding& finding) { take(key, finding); }) {}
 
     struct Look {
         std::string monitor;
+        std::string cause;
+        bool counts = false;   ///< by itself, and not only as a part of a calculated one
+        bool balancer = false; ///< of the load balancer that the member is
         health::Finding finding;
     };
     struct Watched {
         std::map<std::string, Look> looks; ///< by the lookout's key
-        std::string trouble;               ///< why it cannot be looked at
-        bool settling = false;             ///< `watch` tells once, at its end
+        std::vector<Target::Check> calculated;
+        std::optional<health::StatusSource::Reading> reading; ///< of the load balancer that it is
+        std::string trouble;                                  ///< why it cannot be looked at
+        bool settling = false;                                ///< `watch` tells once, at its end
     };
+
+    // --- Those who know
+
+    Result<health::ProbePtr> probe(const json::object& look, const std::string& address, std::uint16_t port) override {
+        const auto kind = text_at(look, "kind");
+        if (kind == "push") return health::push_probe(board, text_at(look, "for"));
+        if (sources == nullptr) return Error{Code::unsupported, "nobody can be asked here"};
+        auto reader = sources->reader(look);
+        if (kind == "octavia")
+            return std::make_shared<BalancerProbe>(
+                std::move(reader), text_at(look, "source"), text_at(look, "id"), text_at(look, "for"),
+                [this](const std::string& member, const health::StatusSource::Reading& reading) { told(member, reading); });
+        const bool v6 = address.find(':') != std::string::npos;
+        return health::source_probe(std::move(reader),
+                                    port == 0 ? address : fmt::format("{}{}{}:{}", v6 ? "[" : "", address, v6 ? "]" : "", port));
+    }
+
+    void told(const std::string& member, const health::StatusSource::Reading& reading) {
+        const auto found = watched.find(member);
+        if (found == watched.end()) return;
+        auto& before = found->second.reading;
+        const bool same = before && before->drains == reading.drains && before->share == reading.share &&
+                          health::is_evidence(before->outcome) == health::is_evidence(reading.outcome);
+        before = reading;
+        if (!same) tell(member, found->second);
+        Addresses addresses;
+        for (const auto& text : reading.addresses) std::ignore = addresses.add(text); // one of each family is enough
+        if (!addresses.empty() && on_place) on_place(member, std::move(addresses));
+    }
 
     void take(const std::string& key, const health::Finding& finding) {
         const auto member = key.substr(0, key.find('|'));
@@ -102,6 +192,64 @@ struct HealthWatcher::State {
         if (!found->second.settling) tell(member, found->second);
     }
 
+    // --- From many to one
+
+    /// Adds what one look says.
+    static void add(Signal& signal, json::array& evidence, const Look& look) {
+        const auto& finding = look.finding;
+        const auto health = health_of(finding.standing);
+        if (trouble_of(health) > trouble_of(signal.standing)) {
+            signal.standing = health;
+            signal.cause = look.cause;
+        }
+        signal.stale = signal.stale || finding.stale;
+        if (health != Health::unknown)
+            signal.until_change = signal.until_change ? std::min(*signal.until_change, finding.until_change) : finding.until_change;
+        if (!signal.doubt && health != Health::down) signal.doubt = doubt_of(look.monitor, finding.decision);
+        for (const auto& [vantage, ms] : finding.rtt) signal.rtt[vantage] = std::max(signal.rtt[vantage], ms);
+        if (health == Health::up && !finding.decision.withheld) return;
+        const auto what = class_of(finding.decision.evidence);
+        if (what.empty()) return;
+        signal.words += fmt::format("{}{}: {}, {}", signal.words.empty() ? "" : "; ", look.monitor, what, finding.decision.words);
+        for (const auto& one : finding.decision.evidence) {
+            auto line = one.get_object();
+            line.erase("ms"); // every look takes another time: it is no other evidence
+            line["monitor"] = look.monitor;
+            evidence.emplace_back(std::move(line));
+        }
+    }
+
+    /// Adds what follows from others.
+    static void add(Signal& signal, json::array& evidence, const Watched& of, const Target::Check& check) {
+        std::vector<health::Standing> parts;
+        std::string cause = "probe";
+        json::object says;
+        for (const auto& part : check.parts) {
+            std::optional<Health> health;
+            for (const auto& [key, look] : of.looks)
+                if (look.monitor == part.monitor) {
+                    health = worse(health.value_or(Health::up), health_of(look.finding.standing));
+                    signal.stale = signal.stale || look.finding.stale;
+                    if (look.finding.standing != health::Standing::unknown)
+                        signal.until_change = signal.until_change ? std::min(*signal.until_change, look.finding.until_change)
+                                                                  : look.finding.until_change;
+                    if (look.cause != "probe") cause = look.cause;
+                }
+            parts.push_back(standing_of(health.value_or(Health::unknown)));
+            says[part.monitor] = name_of(health.value_or(Health::unknown));
+        }
+        const auto seen = health::calculate(formula_of(check.spec), parts);
+        const auto health = health_from(seen.outcome);
+        if (trouble_of(health) > trouble_of(signal.standing)) {
+            signal.standing = health;
+            signal.cause = cause;
+        }
+        if (health == Health::up) return;
+        signal.words += fmt::format("{}{}: {}", signal.words.empty() ? "" : "; ", check.monitor, seen.text);
+        evidence.push_back(
+            json::object{{"monitor", check.monitor}, {"says", name_of(health)}, {"text", seen.text}, {"parts", std::move(says)}});
+    }
+
     void tell(const std::string& member, const Watched& of) {
         Signal signal;
         signal.monitored = true;
@@ -111,79 +259,107 @@ struct HealthWatcher::State {
             signal.standing = Health::unknown;
             signal.words = of.trouble;
         }
+        const auto counting = std::count_if(of.looks.begin(), of.looks.end(), [](const auto& one) { return one.second.counts; }) +
+                              static_cast<std::ptrdiff_t>(of.calculated.size());
         for (const auto& [key, look] : of.looks) {
-            const auto& finding = look.finding;
-            const auto health = health_of(finding.standing);
-            if (trouble_of(health) > trouble_of(signal.standing)) signal.standing = health;
-            signal.stale = signal.stale || finding.stale;
-            if (health != Health::unknown)
-                signal.until_change =
-                    signal.until_change ? std::min(*signal.until_change, finding.until_change) : finding.until_change;
-            if (!signal.doubt && health != Health::down) signal.doubt = doubt_of(look.monitor, finding.decision);
-            for (const auto& [vantage, ms] : finding.rtt) signal.rtt[vantage] = std::max(signal.rtt[vantage], ms);
-            if (health == Health::up && !finding.decision.withheld) continue;
-            const auto what = class_of(finding.decision.evidence);
-            if (what.empty()) continue;
-            signal.words +=
-                fmt::format("{}{}: {}, {}", signal.words.empty() ? "" : "; ", look.monitor, what, finding.decision.words);
-            for (const auto& one : finding.decision.evidence) {
-                auto line = one.get_object();
-                line.erase("ms"); // every look takes another time: it is no other evidence
-                line["monitor"] = look.monitor;
-                evidence.emplace_back(std::move(line));
+            if (!look.counts) continue;
+            if (!look.balancer) {
+                add(signal, evidence, look);
+                continue;
             }
+            // Where nothing there watches its members, whoever looks at it from here has the word.
+            if (of.reading && !health::is_evidence(of.reading->outcome)) {
+                if (counting > 1) continue;
+                auto unknown = look;
+                unknown.finding.standing = health::Standing::unknown;
+                add(signal, evidence, unknown);
+                signal.words = of.reading->text;
+                continue;
+            }
+            add(signal, evidence, look);
+            if (!of.reading) continue;
+            signal.drains = of.reading->drains;
+            signal.share = of.reading->share;
+            if (health_of(look.finding.standing) != Health::up || signal.drains)
+                signal.words += fmt::format("{}{}", signal.words.empty() ? "" : "; ", of.reading->text);
         }
+        for (const auto& check : of.calculated) add(signal, evidence, of, check);
         if (!evidence.empty()) signal.evidence = std::move(evidence);
         if (on_signal) on_signal(member, std::move(signal));
     }
 
+    Sources* sources;
     OnSignal on_signal;
+    OnPlace on_place;
     std::map<std::string, Watched> watched;
+    health::PushBoard board;
     health::Programs programs;
     health::Lookout lookout;
 };
 
 HealthWatcher::HealthWatcher(asio::any_io_executor executor, Clock& clock, std::string vantage,
-                             std::shared_ptr<net::TlsContext> tls)
-    : state_(std::make_unique<State>(std::move(executor), clock, std::move(vantage), std::move(tls))) {}
+                             std::shared_ptr<net::TlsContext> tls, Sources* sources)
+    : state_(std::make_unique<State>(std::move(executor), clock, std::move(vantage), std::move(tls), sources)) {}
 HealthWatcher::~HealthWatcher() = default;
 
 void HealthWatcher::report_to(OnSignal on_signal) { state_->on_signal = std::move(on_signal); }
+void HealthWatcher::report_places_to(OnPlace on_place) { state_->on_place = std::move(on_place); }
 
 void HealthWatcher::watch(const std::string& member, Target target) {
     auto& of = state_->watched[member];
     of.trouble.clear();
+    of.calculated.clear();
     of.settling = true;
-    std::map<std::string, bool> wanted;
-    // Both addresses of a member are one machine: it is good if both are.
-    for (const auto& address : target.addresses.texts())
-        for (const auto& check : target.checks) {
-            const auto key = fmt::format("{}|{}|{}", member, check.monitor, address);
-            const auto times = MonitorSpec::from(check.monitor, check.spec);
-            const auto added = of.looks.try_emplace(key);
-            added.first->second.monitor = check.monitor;
-            if (added.second) {
-                added.first->second.finding.standing = standing_of(target.remembered);
-                added.first->second.finding.stale = target.remembered != Health::unknown;
-                added.first->second.finding.until_change =
-                    times.interval * (target.remembered == Health::down ? times.rise : times.fall);
-            }
-            const auto set = state_->lookout.set(
-                key,
-                {.look = look_of(check.spec),
-                 .address = address,
-                 .port = target.port,
-                 .interval = times.interval,
-                 .timeout = times.timeout,
-                 .thresholds = {times.rise, times.fall, static_cast<int>(count_at(check.spec, "forgive", 1, 100))}},
-                {.need = static_cast<int>(count_at(check.spec, "quorum", 0, 1000))}, standing_of(target.remembered));
-            if (set.ok()) {
-                wanted[key] = true;
-                continue;
-            }
-            of.trouble = fmt::format("{}: {}{}{}", check.monitor, set.error().message, set.error().remedy.empty() ? "" : "; ",
-                                     set.error().remedy);
+    std::set<std::string> wanted;
+    const auto look_at = [&](const Target::Check& check, const std::string& address, bool counts) {
+        const auto key = fmt::format("{}|{}|{}", member, check.monitor, address);
+        const auto times = MonitorSpec::from(check.monitor, check.spec);
+        const auto added = of.looks.try_emplace(key);
+        auto& look = added.first->second;
+        look.monitor = check.monitor;
+        look.cause = cause_of(check.spec);
+        look.counts = (wanted.contains(key) && look.counts) || counts;
+        look.balancer = text_at(check.spec, "kind") == "octavia" && check.monitor == "octavia";
+        if (added.second) {
+            look.finding.standing = standing_of(target.remembered);
+            look.finding.stale = target.remembered != Health::unknown;
+            look.finding.until_change = times.interval * (target.remembered == Health::down ? times.rise : times.fall);
         }
+        auto how = look_of(check.spec);
+        const auto kind = text_at(how, "kind");
+        if (kind == "octavia") how["for"] = member;
+        if (kind == "push") how["for"] = board_key(member, check.monitor);
+        const auto set = state_->lookout.set(
+            key,
+            {.look = std::move(how),
+             .address = address,
+             .port = target.port,
+             .interval = times.interval,
+             .timeout = std::min(times.timeout, times.interval),
+             .thresholds = {times.rise, times.fall, static_cast<int>(count_at(check.spec, "forgive", 1, 100))}},
+            {.need = static_cast<int>(count_at(check.spec, "quorum", 0, 1000))}, standing_of(target.remembered));
+        if (set.ok()) {
+            wanted.insert(key);
+            return;
+        }
+        of.trouble = fmt::format("{}: {}{}{}", check.monitor, set.error().message, set.error().remedy.empty() ? "" : "; ",
+                                 set.error().remedy);
+    };
+    const auto look_everywhere = [&](const Target::Check& check, bool counts) {
+        const auto kind = text_at(check.spec, "kind");
+        if (kind == "octavia" || kind == "push") return look_at(check, "", counts); // told of it as a whole
+        // Both addresses of a member are one machine: it is good if both are.
+        for (const auto& address : target.addresses.texts()) look_at(check, address, counts);
+    };
+    for (const auto& check : target.checks) {
+        if (text_at(check.spec, "kind") != "calculated") {
+            look_everywhere(check, true);
+            continue;
+        }
+        of.calculated.push_back(check);
+        for (const auto& part : check.parts)
+            if (text_at(part.spec, "kind") != "calculated") look_everywhere(part, false);
+    }
     for (auto look = of.looks.begin(); look != of.looks.end();) {
         if (wanted.contains(look->first)) {
             ++look;
@@ -192,6 +368,7 @@ void HealthWatcher::watch(const std::string& member, Target target) {
         state_->lookout.remove(look->first);
         look = of.looks.erase(look);
     }
+    if (std::none_of(of.looks.begin(), of.looks.end(), [](const auto& one) { return one.second.balancer; })) of.reading.reset();
     of.settling = false;
     state_->tell(member, of);
 }
@@ -206,5 +383,6 @@ void HealthWatcher::forget(const std::string& member) {
 asio::awaitable<void> HealthWatcher::run(Context ctx) { return state_->lookout.run(std::move(ctx)); }
 health::Prober::Counts HealthWatcher::counts() const { return state_->lookout.counts(); }
 health::Lookout& HealthWatcher::lookout() { return state_->lookout; }
+health::PushBoard& HealthWatcher::board() { return state_->board; }
 
 } // namespace orrery::gslb

@@ -3,6 +3,7 @@
 #include "core/text.h"
 #include "gslb/kinds.h"
 #include "gslb/model.h"
+#include "gslb/source.h"
 #include "resource/testing.h"
 
 #include <gmock/gmock.h>
@@ -31,6 +32,7 @@ struct Site {
         out.push_back(pool_kind());
         out.push_back(member_kind());
         out.push_back(monitor_kind());
+        out.push_back(source_kind());
         out.push_back(decision_kind());
         return out;
     }

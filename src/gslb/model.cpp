@@ -132,6 +132,13 @@ MemberSpec MemberSpec::from(std::string name, const json::object& spec) {
     out.rack = text_at(spec, "rack");
     out.capacity = number_at(spec, "capacity", 0);
     out.monitors = texts_at(spec, "monitors");
+    if (const auto& balancer = object_at(spec, "balancer"); !balancer.empty())
+        out.balancer = {{"kind", "octavia"},
+                        {"source", text_at(balancer, "source")},
+                        {"id", text_at(balancer, "id")},
+                        {"interval", text_at(balancer, "interval")},
+                        {"rise", 1},
+                        {"fall", 1}};
     out.override_ = override_of(spec);
     return out;
 }
@@ -167,6 +174,8 @@ MonitorSpec MonitorSpec::from(std::string name, const json::object& spec) {
     out.timeout = duration_at(spec, "timeout", std::min<Duration>(out.timeout, out.interval));
     out.rise = static_cast<int>(count_at(spec, "rise", 2, 100));
     out.fall = static_cast<int>(count_at(spec, "fall", 3, 100));
+    // What was said holds so long; only then does its silence count.
+    if (text_at(spec, "kind") == "push") out.timeout = duration_at(spec, "ttl", std::chrono::minutes(1));
     return out;
 }
 

@@ -59,6 +59,7 @@ struct MemberSpec {
     std::string site, rack; ///< where it stands, as far as it says so itself
     double capacity = 0;    ///< 0: not known
     std::vector<std::string> monitors;
+    json::object balancer; ///< the look at it, where it is a regional load balancer
     Override override_;
     static MemberSpec from(std::string name, const json::object& spec);
     bool operator==(const MemberSpec&) const = default;

@@ -6,6 +6,7 @@
 #include "gslb/controller.h"
 #include "gslb/fake_ports.h"
 #include "gslb/kinds.h"
+#include "gslb/source.h"
 #include "resource/testing.h"
 
 #include <boost/asio/post.hpp>
@@ -32,6 +33,7 @@ inline std::vector<resource::Kind> all_kinds() {
     out.push_back(pool_kind());
     out.push_back(member_kind());
     out.push_back(monitor_kind());
+    out.push_back(source_kind());
     out.push_back(decision_kind());
     return out;
 }

@@ -26,7 +26,8 @@ public:
         std::uint16_t port = 0; ///< for monitors that do not say
         struct Check {
             std::string monitor;
-            json::object spec; ///< the Monitor's
+            json::object spec;        ///< the Monitor's
+            std::vector<Check> parts; ///< calculated: the Monitors that it is made of
             bool operator==(const Check&) const = default;
         };
         std::vector<Check> checks;           ///< all must be good
@@ -39,6 +40,9 @@ public:
     /// Called whenever what is known of a member is another. Set before the first `watch`.
     using OnSignal = std::function<void(const std::string& member, Signal signal)>;
     virtual void report_to(OnSignal on_signal) = 0;
+    /// Called whenever whoever knows a member says that it is found elsewhere. Set before the first `watch`.
+    using OnPlace = std::function<void(const std::string& member, Addresses addresses)>;
+    virtual void report_places_to(OnPlace) {}
 };
 
 /// Port: who answers for names. Loop thread only.

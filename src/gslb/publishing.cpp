@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 namespace orrery::gslb {
@@ -103,6 +104,7 @@ struct Publishing::State : std::enable_shared_from_this<State> {
     struct Outlet {
         json::object spec;
         std::string trouble;                                  ///< why nothing goes there
+        std::string recorded;                                 ///< the state of the last event
         std::map<std::string, std::shared_ptr<Route>> routes; ///< by zone; only while we lead
     };
 
@@ -153,6 +155,7 @@ struct Publishing::State : std::enable_shared_from_this<State> {
             options.zone = with_dot(zone);
             options.ownerships = {text_at(outlet.spec, "owner"), flag_at(outlet.spec, "repair"), flag_at(outlet.spec, "adopt")};
             options.servers = texts_at(outlet.spec, "check_servers");
+            options.look_every = duration_at(outlet.spec, "look_every", options.look_every);
             auto route = std::make_shared<Route>(executor, clock, *made, servers, std::move(options),
                                                  [this, name](const PublishStatus& status) { changed(name, status); });
             outlet.routes.emplace(zone, route);
@@ -194,9 +197,11 @@ struct Publishing::State : std::enable_shared_from_this<State> {
     json::object status_of(const Outlet& outlet) const {
         std::int64_t names = 0, in_sync = 0;
         const PublishStatus* worst = nullptr;
+        std::optional<Duration> slowest;
         for (const auto& [zone, route] : outlet.routes)
             for (const auto* status : route->publication.statuses()) {
                 ++names;
+                if (status->time_to_publish) slowest = std::max(slowest.value_or(Duration::zero()), *status->time_to_publish);
                 in_sync += status->state == PublishState::in_sync ? 1 : 0;
                 if (worst == nullptr || trouble_in(status->state) > trouble_in(worst->state)) worst = status;
             }
@@ -205,11 +210,27 @@ struct Publishing::State : std::enable_shared_from_this<State> {
                                                            : name_of(worst->state)},
                          {"names", names},
                          {"in_sync", in_sync}};
+        if (slowest) out["seconds"] = std::chrono::round<std::chrono::milliseconds>(*slowest).count() / 1000.0;
         if (!outlet.trouble.empty())
             out["why"] = outlet.trouble;
         else if (worst != nullptr && !worst->why.empty())
             out["why"] = fmt::format("{}: {}", worst->name, worst->why);
         return out;
+    }
+
+    /// An event whenever a way out gets into trouble, or out of it.
+    static asio::awaitable<void> note(std::shared_ptr<State> self, std::string name, const json::object& status) {
+        const auto state = text_at(status, "state");
+        if (state != "ERROR" && state != "DRIFT" && state != "IN_SYNC") co_return; // on its way: not worth a word
+        const auto outlet = self->outlets.find(name);
+        if (outlet == self->outlets.end() || outlet->second.recorded == state) co_return;
+        const bool first = outlet->second.recorded.empty();
+        outlet->second.recorded = state;
+        if (first && state == "IN_SYNC") co_return;
+        const auto* what = state == "ERROR" ? "publishing-failed" : state == "DRIFT" ? "publishing-drift" : "publishing-in-sync";
+        std::ignore = co_await self->resources.record(
+            self->ctx, {fmt::format("Publisher/{}", name), what, text_at(status, "why"),
+                        json::object{{"names", status.at("names")}, {"in_sync", status.at("in_sync")}}});
     }
 
     static asio::awaitable<void> write_loop(std::shared_ptr<State> self, store::Fence fence) {
@@ -224,6 +245,7 @@ struct Publishing::State : std::enable_shared_from_this<State> {
                 const auto record = self->resources.find(kind, name);
                 if (found == self->outlets.end() || !record) continue;
                 auto status = self->status_of(found->second);
+                co_await note(self, name, status);
                 if (const auto object = resource::from_stored(*record); object.ok() && object->status == status) continue;
                 const auto written =
                     co_await self->resources.set_status(self->ctx, kind, name, std::move(status), {.fence = &fence});

@@ -98,6 +98,13 @@ private:
             return;
         }
         view.until_change = signal.until_change;
+        if (signal.drains && signal.standing != Health::down) {
+            view.drained = true;
+            view.why = signal.words.empty() ? "it drains" : signal.words;
+            return;
+        }
+        if (signal.share && view.weight > 1)
+            view.weight = std::max<std::uint32_t>(1, static_cast<std::uint32_t>(std::lround(view.weight * *signal.share)));
         view.healthy = signal.standing == Health::unknown ? pool_.spec.unknown_is_up : signal.standing != Health::down;
         view.why = signal.words;
         if (signal.standing == Health::unknown)

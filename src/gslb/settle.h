@@ -33,6 +33,9 @@ struct Signal {
     bool stale = false;                   ///< from before a restart: stands until there is a fresh result
     std::optional<Duration> until_change; ///< the soonest that the standing could be another
     std::optional<double> load;
+    std::optional<double> share;       ///< how much of what stands behind it is well, 0 to 1
+    bool drains = false;               ///< whoever knows it says that it takes no new clients
+    std::string cause = "probe";       ///< how it was found out: probe, driver, push
     std::map<std::string, double> rtt; ///< milliseconds by vantage
     std::string words;                 ///< "http-80: refused, seen by 2 of 3"
     json::value evidence;              ///< for the decision record

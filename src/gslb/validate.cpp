@@ -236,12 +236,50 @@ Task<Unit> prepare_pool(Context ctx, Draft& draft) {
     co_return verdict(draft, "Pool", std::move(errors));
 }
 
+namespace {
+
+/// A Source must be of the right driver. That it exists its reference says.
+void check_source(const resource::Resources& resources, const json::object& spec, const std::string& driver,
+                  const std::string& path, Errors& errors) {
+    const auto name = text_at(spec, "source");
+    if (name.empty()) return;
+    const auto source = resources.get(*resources.registry().find("Source"), name);
+    if (source.ok() && text_at(source->spec, "driver") != driver)
+        errors.push_back({path, fmt::format("Source {} is of driver {}, not {}", name, text_at(source->spec, "driver"), driver)});
+}
+
+void check_calculated(const Draft& draft, Errors& errors) {
+    const auto& spec = draft.after.spec;
+    const std::set<std::string_view> known{"kind", "description", "of", "rule", "need"};
+    for (const auto& [name, value] : spec)
+        if (!known.contains(std::string_view(name)))
+            errors.push_back({fmt::format("spec.{}", std::string_view(name)), "means nothing to a Monitor of kind calculated"});
+    const auto parts = texts_at(spec, "of");
+    if (parts.empty()) errors.push_back({"spec.of", "must say which Monitors it is made of"});
+    const bool counted = text_at(spec, "rule") == "at-least";
+    if (counted != spec.contains("need"))
+        errors.push_back({"spec.need", counted ? "at-least needs it: how many" : "means nothing unless spec.rule is at-least"});
+    if (count_at(spec, "need", 0) > parts.size())
+        errors.push_back({"spec.need", fmt::format("is more than the {} Monitors there are", parts.size())});
+    std::set<std::string> seen;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        const auto here = fmt::format("spec.of[{}]", i);
+        if (!seen.insert(parts[i]).second) errors.push_back({here, "is listed twice"});
+        const auto part = draft.resources->get(*draft.resources->registry().find("Monitor"), parts[i]);
+        if (parts[i] == draft.after.name || (part.ok() && text_at(part->spec, "kind") == "calculated"))
+            errors.push_back({here, "is calculated itself"});
+    }
+}
+
+} // namespace
+
 Task<Unit> prepare_member(Context ctx, Draft& draft) {
     Errors errors;
     const auto& spec = draft.after.spec;
     int places = 0;
-    for (const auto* field : {"addresses", "node", "instance"}) places += spec.contains(field) ? 1 : 0;
-    if (places != 1) errors.push_back({"spec", "needs exactly one of addresses, node and instance: where it is"});
+    for (const auto* field : {"addresses", "node", "instance", "balancer"}) places += spec.contains(field) ? 1 : 0;
+    if (places != 1) errors.push_back({"spec", "needs exactly one of addresses, node, instance and balancer: where it is"});
+    check_source(*draft.resources, object_at(spec, "balancer"), "octavia", "spec.balancer.source", errors);
     Addresses taken;
     std::size_t at = 0;
     for (const auto& text : texts_at(spec, "addresses")) {
@@ -254,7 +292,23 @@ Task<Unit> prepare_member(Context ctx, Draft& draft) {
 
 Task<Unit> prepare_monitor(Context, Draft& draft) {
     Errors errors;
-    const auto& spec = draft.after.spec;
+    auto& spec = draft.after.spec;
+    const auto kind = text_at(spec, "kind");
+    if (kind == "calculated") {
+        check_calculated(draft, errors);
+        co_return verdict(draft, "Monitor", std::move(errors));
+    }
+    // What others have judged already counts at once.
+    const bool judged = kind == "octavia" || kind == "push";
+    if (!spec.contains("interval")) spec["interval"] = kind == "push" ? "1s" : "10s";
+    if (!spec.contains("rise")) spec["rise"] = judged ? 1 : 2;
+    if (!spec.contains("fall")) spec["fall"] = judged ? 1 : 3;
+    if (!spec.contains("forgive")) spec["forgive"] = 1;
+    if (kind == "push" && !spec.contains("ttl")) spec["ttl"] = "1m";
+    if (kind == "octavia" || kind == "prometheus") check_source(*draft.resources, spec, kind, "spec.source", errors);
+    if (health::is_informed(spec) && spec.contains("quorum"))
+        errors.push_back({"spec.quorum", fmt::format("means nothing to {}: only this server asks", kind)});
+    if (kind == "push" && spec.contains("timeout")) errors.push_back({"spec.timeout", "means nothing to push: see spec.ttl"});
     for (auto& error : health::check_look(spec, "spec", {monitor_pace.begin(), monitor_pace.end()}))
         errors.push_back(std::move(error));
     const auto interval = duration_at(spec, "interval", std::chrono::seconds(10));

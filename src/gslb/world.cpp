@@ -39,13 +39,14 @@ std::optional<json::object> summary_in(const json::object& status) {
 
 World::World(store::Store& store, Engine& engine, Watcher& watcher, std::function<void()> changed)
     : engine_(engine), watcher_(watcher), changed_(std::move(changed)) {
+    watcher_.report_places_to([this](const std::string& name, Addresses addresses) { found_at(name, std::move(addresses)); });
     // What others depend on comes first, so that nothing is decided twice at the start.
     for (const auto* prefix : {"monitors/", "nodes/", "instances/", "pools/", "members/", "loadbalancers/"})
         observed_.push_back(
             store.observe(prefix, [this, name = std::string(prefix)](const store::Event& event) { take(name, event); }));
 }
 
-World::~World() = default;
+World::~World() { watcher_.report_places_to({}); }
 
 void World::take(const std::string& prefix, const store::Event& event) {
     const auto name = event.key.substr(prefix.size());
@@ -118,11 +119,19 @@ void World::member(const std::string& name, const store::Record* record) {
         members_.erase(name);
         watched_.erase(name);
         remembered_.erase(name);
+        found_.erase(name);
         watcher_.forget(name);
         return engine_.remove_member(name, {});
     }
-    if (!members_.contains(name)) remembered_[name] = health_named(text_at(object->status, "verdict"));
     auto spec = MemberSpec::from(name, object->spec);
+    if (!members_.contains(name)) {
+        remembered_[name] = health_named(text_at(object->status, "verdict"));
+        // Where it was before a restart: it is answered there though nobody can be asked.
+        if (!spec.balancer.empty())
+            for (const auto& address : texts_at(object->status, "addresses")) std::ignore = found_[name].add(address);
+    } else if (members_.at(name).balancer != spec.balancer) {
+        found_.erase(name);
+    }
     in_pool_[spec.pool].insert(name);
     on_node_[spec.node].insert(name);
     of_instance_[spec.instance].insert(name);
@@ -141,6 +150,7 @@ void World::monitor(const std::string& name, const store::Record* record) {
         monitors_.insert_or_assign(name, object->spec);
         engine_.set_monitor(MonitorSpec::from(name, object->spec));
     }
+    tell_engine_of_monitors();
     for (const auto& [key, spec] : members_) watch(key);
 }
 
@@ -213,12 +223,48 @@ void World::place(const std::string& name) {
     } else if (!node.empty() && address.empty()) {
         out.no_address = fmt::format("Node {} does not exist", node);
     }
+    if (!spec.balancer.empty()) {
+        if (const auto found = found_.find(name); found != found_.end())
+            out.addresses = found->second;
+        else
+            out.no_address =
+                fmt::format("Source {} has not said where {} is", text_at(spec.balancer, "source"), text_at(spec.balancer, "id"));
+    }
     if (!address.empty() && !out.addresses.add(address).ok())
         out.no_address = fmt::format("{} {} has no IP address but \"{}\"", spec.instance.empty() ? "Node" : "Instance",
                                      spec.instance.empty() ? node : spec.instance, address);
     if (out.site.empty())
         if (const auto pool = pools_.find(spec.pool); pool != pools_.end()) out.site = pool->second.site;
     engine_.set_member(std::move(out), {});
+}
+
+void World::found_at(const std::string& name, Addresses addresses) {
+    const auto known = members_.find(name);
+    if (known == members_.end() || known->second.balancer.empty()) return;
+    auto& found = found_[name];
+    if (found == addresses) return;
+    found = std::move(addresses);
+    place(name);
+    watch(name);
+    changed_();
+}
+
+Watcher::Target::Check World::check_of(const std::string& monitor, const json::object& spec) const {
+    Watcher::Target::Check out{monitor, spec, {}};
+    for (const auto& part : texts_at(spec, "of"))
+        if (const auto found = monitors_.find(part); found != monitors_.end()) out.parts.push_back({part, found->second, {}});
+    return out;
+}
+
+void World::tell_engine_of_monitors() {
+    for (const auto& [name, spec] : monitors_) {
+        if (text_at(spec, "kind") != "calculated") continue;
+        std::optional<MonitorSpec> slowest;
+        for (const auto& part : check_of(name, spec).parts)
+            if (auto one = MonitorSpec::from(name, part.spec); !slowest || one.slowest() > slowest->slowest())
+                slowest = std::move(one);
+        if (slowest) engine_.set_monitor(std::move(*slowest));
+    }
 }
 
 void World::watch(const std::string& name) {
@@ -229,10 +275,11 @@ void World::watch(const std::string& name) {
     if (const auto pool = pools_.find(member->spec.pool); pool != pools_.end()) wanted = pool->second.monitors;
     wanted.insert(wanted.end(), member->spec.monitors.begin(), member->spec.monitors.end());
     std::set<std::string> taken;
+    if (!member->spec.balancer.empty()) target.checks.push_back({"octavia", member->spec.balancer, {}});
     for (const auto& monitor : wanted)
         if (const auto found = monitors_.find(monitor); found != monitors_.end() && taken.insert(monitor).second)
-            target.checks.push_back({monitor, found->second});
-    if (target.checks.empty() || target.addresses.empty()) {
+            target.checks.push_back(check_of(monitor, found->second));
+    if (target.checks.empty() || (target.addresses.empty() && member->spec.balancer.empty())) {
         if (watched_.erase(name) > 0) watcher_.forget(name);
         engine_.set_signal(name, {}, "config");
         return;

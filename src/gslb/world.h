@@ -45,6 +45,10 @@ private:
     void place(const std::string& member);
     void watch(const std::string& member);
     void place_those_on(const std::string& node);
+    void found_at(const std::string& member, Addresses addresses);
+    Watcher::Target::Check check_of(const std::string& monitor, const json::object& spec) const;
+    /// What a calculated Monitor takes is what its slowest part takes.
+    void tell_engine_of_monitors();
 
     Engine& engine_;
     Watcher& watcher_;
@@ -53,6 +57,7 @@ private:
     std::map<std::string, Health> remembered_; ///< of members, until they are watched
     std::map<std::string, PoolSpec> pools_;
     std::map<std::string, json::object> monitors_;
+    std::map<std::string, Addresses> found_; ///< of members that are load balancers: where whoever knows them says they are
     std::map<std::string, Place> nodes_;
     std::map<std::string, InstancePlace> instances_;
     std::map<std::string, std::set<std::string>> in_pool_, on_node_, of_instance_; ///< members by what they depend on

@@ -16,7 +16,7 @@ namespace orrery::health {
 
 namespace {
 
-enum class Type { text, number, flag, texts, map, duration };
+enum class Type { text, number, real, flag, texts, map, duration };
 
 /// A field that looks may have, and the kinds it means something to.
 struct LookField {
@@ -47,6 +47,13 @@ constexpr LookField look_fields[] = {
     {"rcode", Type::number, " dns ", 0, 23},
     {"authoritative", Type::flag, " dns "},
     {"command", Type::texts, " plugin exec ", 1, 64},
+    {"source", Type::text, " octavia prometheus ", 1, 253},
+    {"id", Type::text, " octavia ", 1, 64},
+    {"query", Type::text, " prometheus ", 1, 4096},
+    {"label", Type::text, " prometheus ", 1, 128},
+    {"least", Type::real, " prometheus "},
+    {"most", Type::real, " prometheus "},
+    {"ttl", Type::duration, " push "},
 };
 
 bool means_something(const LookField& field, std::string_view kind) {
@@ -104,6 +111,7 @@ std::string trouble_with(const LookField& field, const json::value& value) {
         if (!value.is_number() || error || number < 0) return "must be a whole number";
         return within(static_cast<std::size_t>(number), "");
     }
+    case Type::real: return value.is_number() ? std::string() : "must be a number";
     case Type::flag: return value.is_bool() ? std::string() : "must be true or false";
     case Type::duration:
         return value.is_string() && parse_duration(std::string_view(value.get_string())).ok() ? std::string()
@@ -181,8 +189,14 @@ Result<ProbePtr> program_from(const json::object& spec, bool plain, const std::s
 } // namespace
 
 const std::vector<std::string_view>& look_kinds() {
-    static const std::vector<std::string_view> kinds{"tcp", "tls", "http", "https", "grpc", "icmp", "udp", "dns", "plugin", "exec"};
+    static const std::vector<std::string_view> kinds{"tcp", "tls",    "http", "https",   "grpc",       "icmp", "udp",
+                                                     "dns", "plugin", "exec", "octavia", "prometheus", "push"};
     return kinds;
+}
+
+bool is_informed(const json::object& look) {
+    const auto kind = look_text(look, "kind");
+    return kind == "octavia" || kind == "prometheus" || kind == "push";
 }
 
 std::vector<FieldError> check_look(const json::object& spec, std::string_view at, const std::vector<std::string_view>& others) {
@@ -213,6 +227,12 @@ std::vector<FieldError> check_look(const json::object& spec, std::string_view at
     demand("matches", wanted_in(spec));
     if (kind == "dns" && !spec.contains("name")) out.push_back({path("name"), "must say what to ask for"});
     if (kind == "udp" && !spec.contains("send")) out.push_back({path("send"), "must say what to send"});
+    for (const std::string_view field : {"source", "id", "query"})
+        if (((kind == "octavia" && field != "query") || (kind == "prometheus" && field != "id")) && !spec.contains(field))
+            out.push_back({path(field), fmt::format("a look of kind {} needs it", kind)});
+    if (kind == "prometheus" && !spec.contains("least") && !spec.contains("most"))
+        out.push_back({path("least"), "say what is good: at least this, or at most what `most` says"});
+    if (is_informed(spec)) return out;
     if (kind == "plugin" || kind == "exec") {
         const auto command = look_texts(spec, "command");
         if (command.empty() || command.front().empty() || command.front().find('/') != std::string::npos ||
@@ -228,6 +248,10 @@ std::vector<FieldError> check_look(const json::object& spec, std::string_view at
 Result<ProbePtr> probe_from(const json::object& spec, const std::string& address, std::uint16_t target_port,
                             const LookTools& tools) {
     const auto kind = look_text(spec, "kind");
+    if (is_informed(spec)) {
+        if (tools.informed == nullptr) return Error{Code::unsupported, fmt::format("nothing of kind {} is known here", kind)};
+        return tools.informed->probe(spec, address, target_port);
+    }
     auto port = static_cast<std::uint16_t>(std::clamp<std::int64_t>(look_number(spec, "port").value_or(target_port), 0, 65535));
     if (port == 0) port = kind == "http" ? 80 : kind == "https" || kind == "tls" ? 443 : kind == "dns" ? 53 : 0;
     if (port == 0 && (kind == "tcp" || kind == "udp" || kind == "grpc"))

@@ -3,6 +3,7 @@
 #include "core/text.h"
 #include "health/plugin.h"
 #include "health/probe.h"
+#include "health/source.h"
 
 #include <cstdint>
 #include <memory>
@@ -19,10 +20,13 @@ struct LookTools {
     std::shared_ptr<net::TlsContext> tls; ///< null: the system's authorities
     Programs* programs = nullptr;         ///< null: no programs are run here
     std::vector<std::string> plugin_folders{"/usr/lib/nagios/plugins"};
+    InformedLooks* informed = nullptr; ///< null: nobody is asked here who knows
 };
 
-/// The kinds: tcp, tls, http, https, grpc, icmp, udp, dns, plugin, exec.
+/// The kinds: tcp, tls, http, https, grpc, icmp, udp, dns, plugin, exec; and octavia, prometheus and push, which ask somebody who
+/// knows in place of looking, and only where that one is known.
 const std::vector<std::string_view>& look_kinds();
+bool is_informed(const json::object& look);
 
 /// What is wrong with the fields of a look, each named by its path below `at` ("spec"). Fields that mean nothing to its kind are
 /// wrong; those in `others` (interval, rise, ...) are somebody else's. Pure.

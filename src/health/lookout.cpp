@@ -168,8 +168,9 @@ struct Lookout::State : std::enable_shared_from_this<State> {
         }
         // The first failing look of what was up counts, not its fall: most of them at once tell of the vantage before any is down.
         // Where nobody else looks there is no better witness, and what it sees must be believed; the guards of pools remain.
+        // What somebody else said tells nothing of this vantage.
         if (vantages.size() > 1 && before.standing != Standing::down && before.failures == 0 && is_evidence(observed.outcome) &&
-            !is_good(observed.outcome)) {
+            !is_good(observed.outcome) && !is_informed(at->second.wanted.look)) {
             vantage->second.self.fell(unstepped(clock));
             if (diagnose(vantage_name, vantage->second)) {
                 settle_all();
@@ -281,6 +282,14 @@ struct Lookout::State : std::enable_shared_from_this<State> {
 
     void note(const std::string& key, Watched* of) {
         const auto old = of != nullptr ? of->revision : 0;
+        if (of != nullptr && is_informed(of->wanted.look)) { // only this server knows whom to ask
+            of->revision = 0;
+            if (old != 0) {
+                changes.erase(old);
+                note(key, nullptr);
+            }
+            return;
+        }
         if (old != 0) changes.erase(old);
         changes.emplace(++revision, std::pair(key, of != nullptr));
         if (of != nullptr)
@@ -308,9 +317,10 @@ struct Lookout::State : std::enable_shared_from_this<State> {
             prober.remove(prober_key(name, key));
             if (vantage.targets > 0) --vantage.targets;
         }
+        const bool assigned_elsewhere = at->second.revision != 0;
         changes.erase(at->second.revision);
         watched.erase(at);
-        note(key, nullptr);
+        if (assigned_elsewhere) note(key, nullptr);
     }
 
     Clock& clock;

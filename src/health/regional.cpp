@@ -26,6 +26,7 @@ StatusSource::Reading judge(const BalancerState& state, int least_members) {
         if (member.operating != error && member.operating != offline) ++live;
     }
     if (all > 0) out.share = static_cast<double>(serving) / all;
+    out.addresses = state.addresses;
     out.drains = state.operating == draining || (live > 0 && drain == live);
     const auto say = [&](Outcome outcome, std::string text) {
         out.outcome = outcome;

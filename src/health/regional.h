@@ -2,6 +2,7 @@
 
 #include "health/source.h"
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,10 +16,11 @@ struct BalancerState {
         bool reachable = true; ///< it stands behind a listener that is enabled
     };
     Operating operating = Operating::no_monitor;
-    std::vector<Member> members; ///< that are enabled
-    bool exists = true;          ///< false: the API knows no such balancer, or it is deleted
-    bool goes_away = false;      ///< it is being deleted
-    bool changes = false;        ///< something else is pending: it may be serving all the same
+    std::vector<Member> members;        ///< that are enabled
+    bool exists = true;                 ///< false: the API knows no such balancer, or it is deleted
+    bool goes_away = false;             ///< it is being deleted
+    bool changes = false;               ///< something else is pending: it may be serving all the same
+    std::vector<std::string> addresses; ///< clients find it there
 };
 /// `no_monitor`, which says that nobody knows, for a word that is not known.
 BalancerState::Operating operating_from(std::string_view word);

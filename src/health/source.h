@@ -1,9 +1,11 @@
 #pragma once
 
 #include "core/task.h"
+#include "core/text.h"
 #include "health/probe.h"
 #include "health/verdict.h"
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -25,6 +27,7 @@ public:
         std::string text;
         std::optional<double> share; ///< how much of it is well, 0 to 1: for weights
         bool drains = false;
+        std::vector<std::string> addresses; ///< where it is found, where the source tells
     };
     /// What the source is called: two with one name are one.
     virtual std::string name() const = 0;
@@ -51,6 +54,14 @@ private:
     std::shared_ptr<State> state_;
 };
 ProbePtr source_probe(std::shared_ptr<SourceReader> reader, std::string id);
+
+/// Port: makes looks at what others know (look_spec.h: octavia, prometheus, push), which ask no address. Implemented by whoever
+/// knows the sources.
+class InformedLooks {
+public:
+    virtual ~InformedLooks() = default;
+    virtual Result<ProbePtr> probe(const json::object& look, const std::string& address, std::uint16_t port) = 0;
+};
 
 // --- Systems that tell ----------------------------------------------------------------------------------------------
 

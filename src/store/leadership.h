@@ -13,13 +13,19 @@ namespace orrery::store {
 /// Proof of leadership that a write carries: the transaction holds only while the leader's key is the one that was won.
 class Fence {
 public:
-    Fence(std::string key, Revision created) : key_(std::move(key)), created_(created) {}
+    Fence(std::string key, Revision created) : Fence(std::move(key), created, false) {}
+    /// Another proof: only while nobody has written that key since.
+    static Fence unwritten(std::string key, Revision modified) { return {std::move(key), modified, true}; }
     /// Adds the compare to `transaction` and returns it.
-    Transaction& guard(Transaction& transaction) const { return transaction.expect_created(key_, created_); }
+    Transaction& guard(Transaction& transaction) const {
+        return modified_ ? transaction.expect(key_, revision_) : transaction.expect_created(key_, revision_);
+    }
 
 private:
+    Fence(std::string key, Revision revision, bool modified) : key_(std::move(key)), revision_(revision), modified_(modified) {}
     std::string key_;
-    Revision created_;
+    Revision revision_;
+    bool modified_;
 };
 
 /// One leader a role among the servers that share a store ("sys/leader/<role>", held by a lease). On SQLite there is one server,

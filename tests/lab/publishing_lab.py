@@ -171,9 +171,9 @@ class Powerdns:
 
     key = "the-key-of-the-lab"
 
-    def __init__(self):
-        self.program = lab.program("pdns_server", "pdns-server")
-        self.folder = lab.scratch("pdns")
+    def __init__(self, name="pdns"):
+        self.program, self.name = lab.program("pdns_server", "pdns-server"), name
+        self.folder = lab.scratch(name)
         self.dns, self.api = lab.free_port(), lab.free_port()
         with open("/usr/share/doc/pdns-backend-sqlite3/schema.sqlite3.sql") as schema:
             with contextlib.closing(sqlite3.connect(os.path.join(self.folder, "db"))) as database:
@@ -208,7 +208,7 @@ negquery-cache-ttl=0
             raise lab.Failed(f"PowerDNS does not make the zone: {status}")
 
     def start(self):
-        self.process = lab.Process("pdns", [self.program, f"--config-dir={self.folder}"])
+        self.process = lab.Process(self.name, [self.program, f"--config-dir={self.folder}"])
         lab.wait_until("PowerDNS answers", self.answers, 20)
 
     def answers(self):

@@ -1,8 +1,8 @@
 #include "drivers/designate/designate.h"
 
+#include "core/side_by_side.h"
 #include "drivers/designate/designate_messages.h"
 #include "drivers/rest/rest.h"
-#include "drivers/side_by_side.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 #include "drivers/dns/name_servers.h"
 
-#include "drivers/side_by_side.h"
+#include "core/side_by_side.h"
 
 #include <boost/asio/ip/address.hpp>
 #include <fmt/format.h>

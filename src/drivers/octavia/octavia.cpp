@@ -1,8 +1,8 @@
 #include "drivers/octavia/octavia.h"
 
+#include "core/side_by_side.h"
 #include "drivers/octavia/octavia_messages.h"
 #include "drivers/rest/rest.h"
-#include "drivers/side_by_side.h"
 #include "net/http.h"
 
 #include <fmt/format.h>
@@ -57,9 +57,11 @@ public:
         CO_TRY(std::ignore, co_await side_by_side(unwell.size(), calls_at_once,
                                                   [&](std::size_t i) { return tree_into(ctx, unwell[i], trees[i]); }));
         for (std::size_t i = 0; i < trees.size(); ++i) {
-            if (trees[i].ok())
+            if (trees[i].ok()) {
+                auto addresses = std::move(found[unwell[i]].addresses); // the tree has none
                 found[unwell[i]] = std::move(*trees[i]);
-            else
+                found[unwell[i]].addresses = std::move(addresses);
+            } else
                 found.erase(unwell[i]); // half of what is to be known is no evidence
         }
         std::map<std::string, Reading> out;
@@ -92,7 +94,9 @@ private:
         std::map<std::string, health::BalancerState> out;
         std::string marker;
         for (std::size_t page = 0; page < most_pages && out.size() < wanted.size(); ++page) {
-            auto path = fmt::format("{}?fields=id&fields=operating_status&fields=provisioning_status&limit={}", base(), page_size);
+            auto path = fmt::format("{}?fields=id&fields=operating_status&fields=provisioning_status&fields=vip_address&fields="
+                                    "additional_vips&limit={}",
+                                    base(), page_size);
             if (!marker.empty()) path += "&marker=" + net::percent_encode(marker);
             CO_TRY(const auto answer, co_await get(ctx, std::move(path)));
             if (answer.status != 200) co_return refused(answer);

@@ -15,7 +15,7 @@ namespace {
 using health::BalancerState;
 using Operating = BalancerState::Operating;
 
-constexpr std::size_t most_members = 10'000;
+constexpr std::size_t most_members = 10'000, most_addresses = 16;
 
 BalancerState state_of(const json::value* balancer) {
     BalancerState out;
@@ -24,6 +24,10 @@ BalancerState state_of(const json::value* balancer) {
     out.exists = provisioning != "DELETED";
     out.goes_away = provisioning == "PENDING_DELETE";
     out.changes = provisioning.starts_with("PENDING_") && !out.goes_away;
+    if (auto address = text_at(balancer, "vip_address"); !address.empty()) out.addresses.push_back(std::move(address));
+    for (const auto& more : list_at(balancer, "additional_vips"))
+        if (auto address = text_at(&more, "ip_address"); !address.empty() && out.addresses.size() < most_addresses)
+            out.addresses.push_back(std::move(address));
     return out;
 }
 

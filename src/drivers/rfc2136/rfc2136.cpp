@@ -1,8 +1,8 @@
 #include "drivers/rfc2136/rfc2136.h"
 
+#include "core/side_by_side.h"
 #include "drivers/dns/name_servers.h"
 #include "drivers/rfc2136/update.h"
-#include "drivers/side_by_side.h"
 
 #include <fmt/format.h>
 

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 
-namespace orrery::drivers {
+namespace orrery {
 
 namespace detail {
 template <class Make> asio::awaitable<void> take_turns(std::size_t count, std::size_t& next, Make& make) {
@@ -38,4 +38,4 @@ template <class Make> Task<Unit> side_by_side(std::size_t count, std::size_t at_
     co_return Error{Code::cancelled, "the caller gave up"};
 }
 
-} // namespace orrery::drivers
+} // namespace orrery

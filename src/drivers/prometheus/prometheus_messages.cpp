@@ -1,0 +1,94 @@
+#include "drivers/prometheus/prometheus_messages.h"
+
+#include "drivers/rest/rest.h"
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+namespace orrery::drivers {
+
+namespace {
+
+constexpr std::size_t most_samples = 100'000;
+
+Error not_prometheus() { return {Code::unavailable, "what Prometheus answers is not what it was asked for"}; }
+
+/// [1700000000.1, "0.5"]
+std::optional<double> value_in(const json::value* pair) {
+    if (pair == nullptr || !pair->is_array() || pair->get_array().size() != 2 || !pair->get_array()[1].is_string())
+        return std::nullopt;
+    const std::string text(std::string_view(pair->get_array()[1].get_string()));
+    if (text == "NaN") return std::numeric_limits<double>::quiet_NaN();
+    if (text == "+Inf") return HUGE_VAL;
+    if (text == "-Inf") return -HUGE_VAL;
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    if (text.empty() || end != text.c_str() + text.size()) return std::nullopt;
+    return value;
+}
+
+/// "192.0.2.1" of "192.0.2.1:80" and "[2001:db8::1]:80"; an address without a port is itself.
+std::string_view host_in(std::string_view instance) {
+    if (instance.starts_with('[')) {
+        const auto end = instance.find(']');
+        return end == std::string_view::npos ? instance : instance.substr(1, end - 1);
+    }
+    const auto colon = instance.find(':');
+    if (colon == std::string_view::npos || instance.find(':', colon + 1) != std::string_view::npos) return instance;
+    return instance.substr(0, colon);
+}
+
+} // namespace
+
+Result<PrometheusAnswer> read_prometheus_answer(std::string_view body) {
+    TRY(const auto document, read_answer("Prometheus", body));
+    if (text_at(&document, "status") == "error") {
+        const bool ours = text_at(&document, "errorType") == "bad_data";
+        return Error{ours ? Code::invalid : Code::unavailable,
+                     fmt::format("Prometheus: {}", one_line(text_at(&document, "error")))};
+    }
+    const auto* data = at(&document, "data");
+    const auto type = text_at(data, "resultType");
+    const auto* result = at(data, "result");
+    PrometheusAnswer out;
+    if (type == "scalar") {
+        out.scalar = value_in(result);
+        if (!out.scalar) return not_prometheus();
+        return out;
+    }
+    if (type != "vector" || result == nullptr || !result->is_array()) return not_prometheus();
+    if (result->get_array().size() > most_samples)
+        return Error{Code::too_large, fmt::format("Prometheus answers with {} samples, and {} are the most that are read",
+                                                  result->get_array().size(), most_samples)};
+    for (const auto& item : result->get_array()) {
+        const auto value = value_in(at(&item, "value"));
+        const auto* metric = at(&item, "metric");
+        if (!value || metric == nullptr || !metric->is_object()) return not_prometheus();
+        PrometheusAnswer::Sample sample{{}, *value};
+        for (const auto& [name, label] : metric->get_object())
+            if (label.is_string()) sample.labels.emplace(std::string_view(name), std::string_view(label.get_string()));
+        out.samples.push_back(std::move(sample));
+    }
+    return out;
+}
+
+const PrometheusAnswer::Sample* prometheus_sample(const PrometheusAnswer& answer, const std::string& label,
+                                                  std::string_view target) {
+    const PrometheusAnswer::Sample* best = nullptr;
+    int quality = 0;
+    const auto host = host_in(target);
+    for (const auto& sample : answer.samples) {
+        const auto found = sample.labels.find(label);
+        if (found == sample.labels.end()) continue;
+        const int now = found->second == target ? 3 : found->second == host ? 2 : host_in(found->second) == host ? 1 : 0;
+        if (now > quality) best = &sample, quality = now;
+    }
+    return best;
+}
+
+} // namespace orrery::drivers

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 namespace orrery::gslb {
 
@@ -35,10 +36,19 @@ std::optional<json::object> summary_in(const json::object& status) {
     return out;
 }
 
+/// Of a status, without reading all of it.
+std::int64_t decisions_in(std::string_view stored) {
+    constexpr std::string_view mark = ",\"decisions\":";
+    const auto at = stored.rfind(mark);
+    std::int64_t out = 0;
+    if (at != std::string_view::npos) std::from_chars(stored.data() + at + mark.size(), stored.data() + stored.size(), out);
+    return out;
+}
+
 } // namespace
 
-World::World(store::Store& store, Engine& engine, Watcher& watcher, std::function<void()> changed)
-    : engine_(engine), watcher_(watcher), changed_(std::move(changed)) {
+World::World(store::Store& store, Engine& engine, Watcher& watcher, std::function<bool()> leads, std::function<void()> changed)
+    : store_(store), engine_(engine), watcher_(watcher), leads_(std::move(leads)), changed_(std::move(changed)) {
     watcher_.report_places_to([this](const std::string& name, Addresses addresses) { found_at(name, std::move(addresses)); });
     // What others depend on comes first, so that nothing is decided twice at the start.
     for (const auto* prefix : {"monitors/", "nodes/", "instances/", "pools/", "members/", "loadbalancers/"})
@@ -51,6 +61,16 @@ World::~World() { watcher_.report_places_to({}); }
 void World::take(const std::string& prefix, const store::Event& event) {
     const auto name = event.key.substr(prefix.size());
     const auto* record = event.record.get();
+    if (record != nullptr && event.previous && resource::same_but_for_status(*event.previous, *record)) {
+        // Mostly what this server wrote itself. What the leader remembers of a pool, and how many decisions it has counted, is all
+        // that concerns another.
+        if (leads_()) return;
+        if (prefix == "loadbalancers/") engine_.follow_count(name, decisions_in(record->value));
+        if (prefix != "pools/") return;
+        pool(name, record);
+        changed_();
+        return;
+    }
     if (prefix == "monitors/") monitor(name, record);
     if (prefix == "nodes/") node(name, record);
     if (prefix == "instances/") instance(name, record);
@@ -96,6 +116,8 @@ void World::pool(const std::string& name, const store::Record* record) {
         auto spec = PoolSpec::from(name, object->spec);
         if (seen_.insert("pools/" + name).second)
             engine_.remember_pool(name, PoolMemory::from(object_at(object->status, "memory")));
+        else if (!leads_())
+            engine_.follow_pool(name, PoolMemory::from(object_at(object->status, "memory")));
         const auto known = pools_.find(name);
         const bool elsewhere = known == pools_.end() || known->second.site != spec.site || known->second.monitors != spec.monitors;
         pools_.insert_or_assign(name, spec);
@@ -106,6 +128,13 @@ void World::pool(const std::string& name, const store::Record* record) {
         place(one);
         watch(one);
     }
+}
+
+void World::follow() {
+    for (const auto& [name, spec] : pools_)
+        if (const auto object = read(store_.find("pools/" + name).get()))
+            engine_.follow_pool(name, PoolMemory::from(object_at(object->status, "memory")));
+    changed_();
 }
 
 void World::member(const std::string& name, const store::Record* record) {

@@ -15,6 +15,7 @@
 #include "gslb/health_watcher.h"
 #include "gslb/kinds.h"
 #include "gslb/name_service.h"
+#include "gslb/places.h"
 #include "gslb/publishing.h"
 
 #include <fmt/format.h>
@@ -48,6 +49,11 @@ dns::Authority::Options authority_options(const Config& config) {
     return options;
 }
 
+std::vector<std::filesystem::path> geo_databases(const Config& config) {
+    const auto files = config.list("dns.geo_databases");
+    return {files.begin(), files.end()};
+}
+
 } // namespace
 
 struct GslbPart::State {
@@ -60,13 +66,15 @@ struct GslbPart::State {
           watcher(executor, clock, server, nullptr),
           makers(executor, resources, clock),
           asked(drivers::name_servers()),
+          places(executor, clock, {.files = geo_databases(config)}),
           names(executor, resources, leadership, clock, authority),
           publishing(executor, resources, leadership, clock, makers, asked.get()),
           sinks(all_of(config, names, publishing)),
           controller(executor, resources, leadership, clock, watcher, &sinks,
                      {.server = std::move(server),
                       .records_kept = config.duration("dns.decisions_keep"),
-                      .most_records = static_cast<std::size_t>(config.integer("dns.decisions_keep_at_most"))}),
+                      .most_records = static_cast<std::size_t>(config.integer("dns.decisions_keep_at_most"))},
+                     &places),
           draining(gslb::drain_executor(executor, resources, controller, clock)) {}
 
     static gslb::NameSinks all_of(const Config& config, gslb::NameService& names, gslb::Publishing& publishing) {
@@ -83,6 +91,7 @@ struct GslbPart::State {
     gslb::HealthWatcher watcher;
     DriverPublishers makers;
     std::unique_ptr<gslb::NameServers> asked;
+    gslb::Places places;
     gslb::NameService names;
     gslb::Publishing publishing;
     gslb::NameSinks sinks;
@@ -96,18 +105,6 @@ struct GslbPart::State {
 GslbPart::GslbPart() = default;
 GslbPart::~GslbPart() = default;
 
-void GslbPart::add_kinds(resource::Registry& registry) {
-    registry.add(gslb::load_balancer_kind());
-    registry.add(gslb::pool_kind());
-    registry.add(gslb::member_kind());
-    registry.add(gslb::monitor_kind());
-    registry.add(gslb::zone_kind());
-    registry.add(gslb::publisher_kind());
-    registry.add(gslb::cluster_kind());
-    registry.add(gslb::cluster_record_kind());
-    registry.add(gslb::decision_kind());
-}
-
 void GslbPart::make(asio::any_io_executor executor, const Config& config, std::string server, resource::Resources& resources,
                     store::Leadership& leadership, Clock& clock) {
     state_ = std::make_unique<State>(std::move(executor), config, std::move(server), resources, leadership, clock);
@@ -115,6 +112,7 @@ void GslbPart::make(asio::any_io_executor executor, const Config& config, std::s
 
 Result<Unit> GslbPart::start(Context ctx, TaskGroup& group) {
     group.spawn(state_->watcher.run(ctx));
+    group.spawn(state_->places.run(ctx));
     group.spawn(state_->controller.run(ctx));
     group.spawn(state_->publishing.run(ctx));
     const auto& listen = state_->config.text("dns.listen");
@@ -125,6 +123,8 @@ Result<Unit> GslbPart::start(Context ctx, TaskGroup& group) {
         dns::Server::Options{
             .address = address.host, .port = address.port, .threads = static_cast<int>(state_->config.integer("dns.threads"))},
         state_->authority);
+    // A name that is not yet decided would be one that does not exist, and resolvers would keep that.
+    state_->controller.decide_now();
     TRY(std::ignore, state_->door->start());
     log::info(ctx, "zones are answered at {}:{}", address.host, state_->door->port());
     if (const auto file = state_->config.path("dns.query_log"); !file.empty()) {
@@ -174,6 +174,7 @@ jobs::Executor& GslbPart::executor() { return *state_->draining; }
 std::vector<std::pair<std::string, double>> GslbPart::gauges() const {
     if (!state_) return {};
     auto out = state_->controller.gauges();
+    for (auto& gauge : state_->places.gauges()) out.push_back(std::move(gauge));
     const auto counts = state_->watcher.counts();
     out.emplace_back("orrery_gslb_looks_watched", static_cast<double>(counts.watched));
     out.emplace_back("orrery_gslb_looks_total", static_cast<double>(counts.looks));

@@ -21,7 +21,6 @@ public:
     GslbPart();
     ~GslbPart();
 
-    void add_kinds(resource::Registry& registry);
     /// Prepares everything; `start` sets it in motion. All must outlive this.
     void make(asio::any_io_executor executor, const Config& config, std::string server, resource::Resources& resources,
               store::Leadership& leadership, Clock& clock);

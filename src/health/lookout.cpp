@@ -52,18 +52,21 @@ std::string told_text(const json::object& from, std::string_view key) {
 bool Wanted::operator==(const Wanted& other) const {
     return look == other.look && address == other.address && port == other.port && interval == other.interval &&
            timeout == other.timeout && thresholds.rise == other.thresholds.rise && thresholds.fall == other.thresholds.fall &&
-           thresholds.forgive == other.thresholds.forgive;
+           thresholds.forgive == other.thresholds.forgive && fast == other.fast && slow == other.slow;
 }
 
 json::object Wanted::to_json() const {
-    return {{"look", look},
-            {"address", address},
-            {"port", port},
-            {"interval", to_text(interval)},
-            {"timeout", to_text(timeout)},
-            {"rise", thresholds.rise},
-            {"fall", thresholds.fall},
-            {"forgive", thresholds.forgive}};
+    json::object out{{"look", look},
+                     {"address", address},
+                     {"port", port},
+                     {"interval", to_text(interval)},
+                     {"timeout", to_text(timeout)},
+                     {"rise", thresholds.rise},
+                     {"fall", thresholds.fall},
+                     {"forgive", thresholds.forgive}};
+    if (fast > Duration{}) out["fast"] = to_text(fast);
+    if (slow > Duration{}) out["slow"] = to_text(slow);
+    return out;
 }
 
 Result<Wanted> Wanted::from_json(const json::object& value) {
@@ -83,6 +86,8 @@ Result<Wanted> Wanted::from_json(const json::object& value) {
     };
     if (!time("interval", out.interval)) return wrong("interval", "must be a time between 100ms and 24h");
     if (!time("timeout", out.timeout)) return wrong("timeout", "must be a time between 100ms and 24h");
+    if (value.contains("fast") && !time("fast", out.fast)) return wrong("fast", "must be a time between 100ms and 24h");
+    if (value.contains("slow") && !time("slow", out.slow)) return wrong("slow", "must be a time between 100ms and 24h");
     out.thresholds = {.rise = static_cast<int>(std::max<std::int64_t>(1, told_number(value, "rise", 2, 1000))),
                       .fall = static_cast<int>(std::max<std::int64_t>(1, told_number(value, "fall", 3, 1000))),
                       .forgive = static_cast<int>(std::max<std::int64_t>(1, told_number(value, "forgive", 1, 1000)))};
@@ -226,7 +231,7 @@ struct Lookout::State : std::enable_shared_from_this<State> {
             reports.push_back(std::move(report));
         }
         auto rule = of.quorum;
-        rule.fresh = std::max(rule.fresh, of.wanted.interval * 3);
+        rule.fresh = std::max(rule.fresh, std::max(of.wanted.interval, of.wanted.slow) * 3);
         Finding next;
         next.decision = decide(reports, rule, of.finding.standing, now);
         next.standing = next.decision.standing;
@@ -237,7 +242,8 @@ struct Lookout::State : std::enable_shared_from_this<State> {
             if (rtt_moved(seen)) seen.told_rtt = seen.rtt;
             if (seen.told_rtt > 0) next.rtt[name] = std::round(seen.told_rtt * 10) / 10;
         }
-        next.until_change = of.wanted.interval * until.value_or(0);
+        // Once a result points to a change they come fast.
+        next.until_change = (of.wanted.fast > Duration{} ? of.wanted.fast : of.wanted.interval) * until.value_or(0);
         auto& last = of.finding;
         const bool same = last.standing == next.standing && last.stale == next.stale && last.until_change == next.until_change &&
                           last.rtt == next.rtt && last.decision.words == next.decision.words &&
@@ -276,7 +282,9 @@ struct Lookout::State : std::enable_shared_from_this<State> {
                                               .interval = of.wanted.interval,
                                               .timeout = of.wanted.timeout,
                                               .thresholds = of.wanted.thresholds,
-                                              .remembered = remembered});
+                                              .remembered = remembered,
+                                              .fast = of.wanted.fast,
+                                              .slow = of.wanted.slow});
     }
 
     void note(const std::string& key, Watched* of) {

@@ -149,7 +149,7 @@ def drained(cli, api, port, ran):
         now = dig(port, "web.geo.example")
         if not seen or seen[-1][1] != now:
             seen.append((time.time(), now))
-        return api.get("/v1/jobs/kernels").get("status", {}).get("state") not in ("running", "pending", None)
+        return api.get("/v1/jobs/kernels").get("status", {}).get("state") in ("succeeded", "failed", "cancelled", "refused")
 
     lab.wait_until("the job is over", over, 60, 0.02)
     lab.equal("it succeeded", api.get("/v1/jobs/kernels")["status"]["state"], "succeeded")

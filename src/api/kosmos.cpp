@@ -294,17 +294,19 @@ json::array codes_in(std::string_view text) {
     return out;
 }
 
+/// Whole seconds, as Kosmos counts: a part of one is one.
+std::int64_t seconds_in(const json::object& spec, std::string_view key, std::int64_t otherwise) {
+    const auto time = parse_duration(text_in(spec, key));
+    return time.ok() ? std::chrono::ceil<std::chrono::seconds>(*time).count() : otherwise;
+}
+
 json::object monitor_shown(const Object& object) {
-    const auto seconds = [&](std::string_view key, int otherwise) {
-        const auto time = parse_duration(text_in(object.spec, key));
-        return time.ok() ? std::chrono::duration_cast<std::chrono::seconds>(*time).count() : otherwise;
-    };
     json::object out{{"id", object.name},
                      {"name", object.name},
                      {"type", type_of(object)},
                      {"status", "ACTIVE"},
-                     {"delay", seconds("interval", 10)},
-                     {"timeout", seconds("timeout", 5)},
+                     {"delay", seconds_in(object.spec, "interval", 10)},
+                     {"timeout", seconds_in(object.spec, "timeout", 5)},
                      {"max_retries", object.spec.contains("fall") ? object.spec.at("fall") : json::value(3)},
                      {"links", links_of(fmt::format("/v0.1/monitors/{}", object.name), {"status"})}};
     for (const auto& [theirs, ours] : {std::pair("port", "port"), std::pair("url_path", "path"), std::pair("http_method", "method"),
@@ -368,7 +370,8 @@ Result<Written> monitor_read(const json::object& body, Written out) {
     for (const auto& [theirs, ours] : {std::pair("delay", "interval"), std::pair("timeout", "timeout")})
         if (fields.has(theirs)) {
             TRY(const auto seconds, fields.number(theirs, 1, 86400));
-            spec[ours] = fmt::format("{}s", seconds);
+            // What was shown and comes back is no change.
+            if (seconds_in(spec, ours, 0) != seconds) spec[ours] = fmt::format("{}s", seconds);
         }
     if (fields.has("max_retries")) {
         TRY(spec["fall"], fields.number("max_retries", 1, 100));

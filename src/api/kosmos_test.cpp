@@ -53,6 +53,25 @@ CO_STACK_TEST(KosmosRoutes, MakeShowChangeAndRemoveWhatTheyName) {
     EXPECT_EQ((co_await stack.get("/v0.1/gslbs/www")).status, 404);
 }
 
+CO_STACK_TEST(KosmosRoutes, WhatIsShownAndSentBackChangesNothing) {
+    EXPECT_EQ(
+        (co_await stack.call(
+             "PUT", "/v1/monitors/quick",
+             R"({"kind":"Monitor","name":"quick","spec":{"kind":"http","port":80,"interval":"1500ms","timeout":"500ms","expect":"200-204"}})",
+             stack.admin_token))
+            .status,
+        201);
+    const auto before = (co_await stack.get("/v1/monitors/quick")).body.at("spec");
+    auto shown = (co_await stack.get("/v0.1/monitors/quick")).body;
+    EXPECT_EQ(shown.at("monitor").at("timeout").as_int64(), 1);
+    const auto answer = co_await stack.call("PUT", "/v0.1/monitors/quick", json::serialize(shown), stack.admin_token);
+    EXPECT_EQ(answer.status, 200) << answer.text;
+    auto after = (co_await stack.get("/v1/monitors/quick")).body.at("spec");
+    EXPECT_EQ(after.at("expect").as_string(), "200,201,202,203,204") << "the same codes";
+    after.as_object()["expect"] = before.at("expect");
+    EXPECT_EQ(after, before);
+}
+
 CO_STACK_TEST(KosmosRoutes, MembersOfNeutronKeepWhatNeutronCallsThem) {
     EXPECT_EQ((co_await stack.post("/v0.1/pools", R"({"pool":{"name":"eu"}})")).status, 201);
     auto answer = co_await stack.post(

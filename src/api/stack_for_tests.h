@@ -95,17 +95,7 @@ struct Stack {
         registry.add(jobs::rolling_rule_kind());
         registry.add(catalog::service_kind());
         registry.add(catalog::instance_kind());
-        registry.add(gslb::load_balancer_kind());
-        registry.add(gslb::pool_kind());
-        registry.add(gslb::member_kind());
-        registry.add(gslb::monitor_kind());
-        registry.add(gslb::zone_kind());
-        registry.add(gslb::publisher_kind());
-        registry.add(gslb::source_kind());
-        registry.add(gslb::report_kind());
-        registry.add(gslb::cluster_kind());
-        registry.add(gslb::cluster_record_kind());
-        registry.add(gslb::decision_kind());
+        gslb::add_kinds(registry);
         resources = std::make_unique<resource::Resources>(*store, registry, *sealer, clock);
         identity = std::make_unique<identity::Identity>(*resources, pool, clock, identity::IdentityOptions{});
         CO_TRY(std::ignore, co_await identity->ensure_admin(ctx, "correct horse battery"));

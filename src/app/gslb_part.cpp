@@ -17,6 +17,7 @@
 #include "gslb/kinds.h"
 #include "gslb/name_service.h"
 #include "gslb/peers.h"
+#include "gslb/places.h"
 #include "gslb/publishing.h"
 #include "gslb/source.h"
 #include "gslb/stored_watcher.h"
@@ -52,6 +53,11 @@ dns::Authority::Options authority_options(const Config& config) {
     return options;
 }
 
+std::vector<std::filesystem::path> geo_databases(const Config& config) {
+    const auto files = config.list("dns.geo_databases");
+    return {files.begin(), files.end()};
+}
+
 } // namespace
 
 struct GslbPart::State {
@@ -71,13 +77,15 @@ struct GslbPart::State {
                                           : nullptr),
           makers(executor, resources, clock),
           asked(drivers::name_servers()),
+          places(executor, clock, {.files = geo_databases(config)}),
           names(executor, resources, leadership, clock, authority),
           publishing(executor, resources, leadership, clock, makers, asked.get()),
           sinks(all_of(config, names, publishing)),
           controller(executor, resources, leadership, clock, stored ? static_cast<gslb::Watcher&>(*stored) : watcher, &sinks,
                      {.server = std::move(server),
                       .records_kept = config.duration("dns.decisions_keep"),
-                      .most_records = static_cast<std::size_t>(config.integer("dns.decisions_keep_at_most"))}),
+                      .most_records = static_cast<std::size_t>(config.integer("dns.decisions_keep_at_most"))},
+                     &places),
           draining(gslb::drain_executor(executor, resources, controller, clock)) {
         if (!part.looks) watcher.lookout().rest("this server looks at nothing: it does not run controllers");
     }
@@ -101,6 +109,7 @@ struct GslbPart::State {
     std::unique_ptr<gslb::Peers> peers;
     DriverPublishers makers;
     std::unique_ptr<gslb::NameServers> asked;
+    gslb::Places places;
     gslb::NameService names;
     gslb::Publishing publishing;
     gslb::NameSinks sinks;
@@ -114,20 +123,6 @@ struct GslbPart::State {
 GslbPart::GslbPart() = default;
 GslbPart::~GslbPart() = default;
 
-void GslbPart::add_kinds(resource::Registry& registry) {
-    registry.add(gslb::load_balancer_kind());
-    registry.add(gslb::pool_kind());
-    registry.add(gslb::member_kind());
-    registry.add(gslb::monitor_kind());
-    registry.add(gslb::zone_kind());
-    registry.add(gslb::publisher_kind());
-    registry.add(gslb::source_kind());
-    registry.add(gslb::report_kind());
-    registry.add(gslb::cluster_kind());
-    registry.add(gslb::cluster_record_kind());
-    registry.add(gslb::decision_kind());
-}
-
 void GslbPart::make(asio::any_io_executor executor, const Config& config, std::string server, resource::Resources& resources,
                     store::Leadership& leadership, Clock& clock, Part part) {
     state_ = std::make_unique<State>(std::move(executor), config, std::move(server), resources, leadership, clock, part);
@@ -136,6 +131,7 @@ void GslbPart::make(asio::any_io_executor executor, const Config& config, std::s
 Result<Unit> GslbPart::start(Context ctx, TaskGroup& group) {
     if (state_->part.looks) group.spawn(state_->watcher.run(ctx));
     if (state_->peers) group.spawn(state_->peers->run(ctx));
+    group.spawn(state_->places.run(ctx));
     group.spawn(state_->controller.run(ctx));
     group.spawn(state_->reports.run(ctx));
     group.spawn(state_->publishing.run(ctx));
@@ -147,6 +143,8 @@ Result<Unit> GslbPart::start(Context ctx, TaskGroup& group) {
         dns::Server::Options{
             .address = address.host, .port = address.port, .threads = static_cast<int>(state_->config.integer("dns.threads"))},
         state_->authority);
+    // A name that is not yet decided would be one that does not exist, and resolvers would keep that.
+    state_->controller.decide_now();
     TRY(std::ignore, state_->door->start());
     log::info(ctx, "zones are answered at {}:{}", address.host, state_->door->port());
     if (const auto file = state_->config.path("dns.query_log"); !file.empty()) {
@@ -202,6 +200,7 @@ jobs::Executor& GslbPart::executor() { return *state_->draining; }
 std::vector<std::pair<std::string, double>> GslbPart::gauges() const {
     if (!state_) return {};
     auto out = state_->controller.gauges();
+    for (auto& gauge : state_->places.gauges()) out.push_back(std::move(gauge));
     const auto counts = state_->watcher.counts();
     out.emplace_back("orrery_gslb_looks_watched", static_cast<double>(counts.watched));
     out.emplace_back("orrery_gslb_looks_total", static_cast<double>(counts.looks));

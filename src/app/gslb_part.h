@@ -21,7 +21,6 @@ public:
     GslbPart();
     ~GslbPart();
 
-    void add_kinds(resource::Registry& registry);
     /// Prepares everything; `start` sets it in motion. All must outlive this.
     /// `looks`: this server looks at members; else it goes by what those find that do. `shared`: other servers may use the store.
     struct Part {

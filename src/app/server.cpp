@@ -16,6 +16,7 @@
 #include "core/log.h"
 #include "drivers/keystone/keystone.h"
 #include "drivers/ldap/ldap.h"
+#include "gslb/kinds.h"
 #include "identity/identity.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
@@ -108,7 +109,7 @@ public:
         registry_.add(catalog::instance_kind());
         registry_.add(catalog::catalog_node_kind());
         jobs_.add_kinds(registry_);
-        gslb_.add_kinds(registry_);
+        gslb::add_kinds(registry_);
         CO_TRY(std::ignore, registry_.check());
         resources_ = std::make_unique<resource::Resources>(*store_, registry_, *sealer_, clock_);
         identity_ = std::make_unique<identity::Identity>(

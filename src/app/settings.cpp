@@ -3,6 +3,7 @@
 #include "app/checker.h"
 #include "dns/notify.h"
 #include "gslb/clients.h"
+#include "gslb/geo_classes.h"
 
 #include <boost/asio/ip/address.hpp>
 #include <fmt/format.h>
@@ -139,6 +140,10 @@ std::vector<Setting> server_settings() {
         {"dns.query_log_every", integer, "1", "Of the questions, each so-many-th is logged.", {}, 1, 1'000'000},
         {"dns.query_log_size", bytes, "64MiB",
          "A log of questions that is this large becomes FILE.1, in the place of the one before."},
+        {"dns.geo_databases", list, "",
+         "MaxMind DB files (.mmdb) that say where clients are, for load balancers that steer by geo: one of cities or countries, "
+         "one of "
+         "autonomous systems, or both. One that is replaced is read again within seconds."},
         {"dns.decisions_keep", duration, "90d", "Records of what was decided about names are removed when older than this."},
         {"dns.decisions_keep_at_most", integer, "200000", "Beyond this number the oldest are removed.", {}, 1000, 10'000'000},
 
@@ -331,6 +336,8 @@ private:
                      fmt::format("is \"{}\", which is no address; {}", config_.text("dns.listen"), address.error().remedy));
         for (const auto& text : config_.list("health.canaries"))
             if (const auto canary = read_canary(text); !canary.ok()) fail("health.canaries", canary.error().message);
+        if (config_.list("dns.geo_databases").size() > gslb::most_geo_databases)
+            fail("dns.geo_databases", fmt::format("may have {} files", gslb::most_geo_databases));
         if (config_.text("dns.id").size() > 64) fail("dns.id", "may have 64 characters");
         if (config_.text("dns.version").size() > 255) fail("dns.version", "may have 255 characters");
         for (const auto* key : {"dns.transfer_to", "dns.rate_limit_exempt"})

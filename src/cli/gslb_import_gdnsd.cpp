@@ -143,7 +143,10 @@ public:
     Result<Imported> run() {
         if (gdnsd_table(config_, "plugins").empty())
             return Error{Code::invalid, "there are no plugins in it", "give gdnsd's config file, and its zone files beside it"};
-        for (const auto& [zone, text] : zones_) read_zone(zone, text);
+        for (const auto& [zone, text] : zones_) {
+            read_zone(zone, text);
+            add_zone_of(out_, text, zone, {"dyna", "dync"});
+        }
         if (names_ == 0) out_.leave_out("no zone file with DYNA names was given: pools and monitors were read, names were not");
         for (const auto& [plugin, value] : gdnsd_table(config_, "plugins"))
             if (value.is_object())

@@ -159,6 +159,7 @@ public:
         if (found_ == 0)
             return Error{Code::invalid, "there are no LUA records in it", "give a zone file, as pdnsutil list-zone prints it"};
         for (auto& [name, parts] : by_name_) balance(name, parts);
+        if (!zone_.empty()) add_zone_of(out_, text_, zone_, {"lua"});
         return out_.take();
     }
 

@@ -1,5 +1,7 @@
 #include "cli/gslb_import_build.h"
 
+#include <array>
+
 namespace orrery::cli {
 
 namespace {
@@ -23,7 +25,9 @@ struct RecordSet53 {
     std::string name, type, id, check;
     std::int64_t weight = -1, ttl = 300;
     std::string failover;
+    std::string continent, country, subdivision; ///< of a GeoLocation; the country * is everybody else
     bool region = false, place = false, many = false, alias = false;
+    bool by_geo() const { return !continent.empty() || !country.empty(); }
     std::vector<std::string> values;
 };
 
@@ -54,8 +58,12 @@ private:
                             .ttl = number_in(*given, "TTL", 300),
                             .failover = text_in(*given, "Failover")};
             set.region = given->contains("Region");
-            set.place =
-                given->contains("GeoLocation") || given->contains("GeoProximityLocation") || given->contains("CidrRoutingConfig");
+            set.place = given->contains("GeoProximityLocation") || given->contains("CidrRoutingConfig");
+            if (const auto* where = given->if_contains("GeoLocation"); where != nullptr && where->is_object()) {
+                set.continent = text_in(where->get_object(), "ContinentCode");
+                set.country = text_in(where->get_object(), "CountryCode");
+                set.subdivision = text_in(where->get_object(), "SubdivisionCode");
+            }
             set.many = given->contains("MultiValueAnswer");
             set.alias = given->contains("AliasTarget");
             for (const auto& record : list_in(item, "ResourceRecords"))
@@ -120,10 +128,17 @@ private:
                 "clients, or latency",
                 name, kind.region ? "routing by latency" : "routing by place"));
         }
+        // Whoever is at no place that is named gets the first.
+        if (kind.by_geo()) {
+            const auto rest = std::find_if(ids.begin(), ids.end(), [&](const auto& id) { return first.at(id).country == "*"; });
+            if (rest != ids.end()) std::rotate(ids.begin(), rest, rest + 1);
+        }
         json::array uses;
+        std::map<std::string, std::string> pool_of;
         for (const auto& id : ids) {
             const auto& set = first.at(id);
-            json::object use{{"pool", pools.at(id).add_to(out_)}};
+            pool_of[id] = pools.at(id).add_to(out_);
+            json::object use{{"pool", pool_of[id]}};
             if (set.failover == "SECONDARY") use["tier"] = "passive";
             if (set.weight >= 0) use["weight"] = set.weight;
             if (set.failover == "SECONDARY")
@@ -132,7 +147,37 @@ private:
                 uses.insert(uses.begin() + static_cast<std::ptrdiff_t>(active_in(uses)), std::move(use));
         }
         spec["pools"] = std::move(uses);
+        if (first.at(ids.front()).by_geo()) steer_by_place(name, ids, first, pool_of, spec);
         out_.add("LoadBalancer", name, std::move(spec));
+    }
+
+    /// The narrowest place that a client is in counts.
+    void steer_by_place(const std::string& name, const std::vector<std::string>& ids,
+                        const std::map<std::string, RecordSet53>& sets, const std::map<std::string, std::string>& pool_of,
+                        json::object& spec) {
+        std::array<json::array, 3> rules; ///< of parts of countries, of countries, of continents
+        bool everybody = false;
+        for (const auto& id : ids) {
+            const auto& set = sets.at(id);
+            everybody = everybody || set.country == "*";
+            if (!set.by_geo() || set.country == "*") continue;
+            json::object rule{{"pools", json::array{pool_of.at(id)}}};
+            if (!set.continent.empty()) rule["continent"] = set.continent;
+            if (!set.country.empty()) rule["country"] = set.country;
+            if (!set.subdivision.empty()) rule["subdivision"] = set.subdivision;
+            rules.at(set.subdivision.empty() ? set.country.empty() ? 2 : 1 : 0).push_back(std::move(rule));
+        }
+        if (!everybody)
+            out_.leave_out(
+                fmt::format("{}: Route 53 answers nothing to clients of other places; here they get the pools in order", name));
+        json::array list;
+        for (auto& width : rules)
+            for (auto& rule : width) list.push_back(std::move(rule));
+        if (list.empty()) return;
+        spec["steering"] = "geo";
+        spec["geo"] = json::object{{"rules", std::move(list)}};
+        if (std::exchange(places_told_, true)) return;
+        out_.leave_out("routing by place needs a database of places: set dns.geo_databases of the server");
     }
 
     static std::size_t active_in(const json::array& uses) {
@@ -219,6 +264,7 @@ private:
     std::map<std::string, std::vector<RecordSet53>> by_name_;
     std::string origin_, records_;
     std::set<std::string> missing_;
+    bool places_told_ = false;
     Collected out_;
 };
 

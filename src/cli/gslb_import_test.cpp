@@ -36,6 +36,9 @@ TEST(GslbImport, Route53FailoverAndWeights) {
         {"Name":"api.example.test.","Type":"A","SetIdentifier":"a","Weight":3,"TTL":30,"ResourceRecords":[{"Value":"192.0.2.11"}]},
         {"Name":"api.example.test.","Type":"A","SetIdentifier":"b","Weight":1,"TTL":30,"ResourceRecords":[{"Value":"192.0.2.12"}]},
         {"Name":"geo.example.test.","Type":"A","SetIdentifier":"eu","GeoLocation":{"ContinentCode":"EU"},"TTL":30,"ResourceRecords":[{"Value":"192.0.2.21"}]},
+        {"Name":"geo.example.test.","Type":"A","SetIdentifier":"ny","GeoLocation":{"CountryCode":"US","SubdivisionCode":"NY"},"TTL":30,"ResourceRecords":[{"Value":"192.0.2.22"}]},
+        {"Name":"geo.example.test.","Type":"A","SetIdentifier":"rest","GeoLocation":{"CountryCode":"*"},"TTL":30,"ResourceRecords":[{"Value":"192.0.2.23"}]},
+        {"Name":"near.example.test.","Type":"A","SetIdentifier":"eu","GeoProximityLocation":{"AWSRegion":"eu-west-1"},"TTL":30,"ResourceRecords":[{"Value":"192.0.2.24"}]},
         {"Name":"cdn.example.test.","Type":"A","AliasTarget":{"DNSName":"d1.cloudfront.net."}}]})");
     const auto checks = json::parse(R"({"HealthChecks":[{"Id":"abcdef12-0","HealthCheckConfig":{"Type":"HTTPS_STR_MATCH","Port":443,
         "ResourcePath":"/health","FullyQualifiedDomainName":"www.example.test","SearchString":"fine","RequestInterval":10,"FailureThreshold":2}}]})");
@@ -54,7 +57,12 @@ TEST(GslbImport, Route53FailoverAndWeights) {
                            R"("pools":[{"pool":"www-example-test-first"},{"pool":"www-example-test-second","tier":"passive"}])")));
     EXPECT_THAT(lines, Contains(HasSubstr(R"("steering":"spread","answers":"weighted")")));
     EXPECT_THAT(lines, Contains(HasSubstr("mail.example.test. 300 MX 10 mx.example.test.")));
-    EXPECT_THAT(imported->left_out, Contains(HasSubstr("routing by place is not carried over")));
+    EXPECT_THAT(imported->left_out, Contains(HasSubstr("near.example.test: routing by place is not carried over")));
+    EXPECT_THAT(imported->left_out, Contains(HasSubstr("set dns.geo_databases")));
+    EXPECT_THAT(
+        lines,
+        Contains(HasSubstr(
+            R"("pools":[{"pool":"geo-example-test-rest"},{"pool":"geo-example-test-eu"},{"pool":"geo-example-test-ny"}],"steering":"geo","geo":{"rules":[{"pools":["geo-example-test-ny"],"country":"US","subdivision":"NY"},{"pools":["geo-example-test-eu"],"continent":"EU"}]})")));
     EXPECT_THAT(imported->left_out, Contains(HasSubstr("cdn.example.test A")));
     EXPECT_FALSE(import_route53(json::object{}, nullptr).ok());
     EXPECT_THAT(import_route53(sets, nullptr)->left_out,
@@ -121,10 +129,28 @@ plugins => {
             R"({"fqdn":"www.example.test","zone":"example.test","pools":[{"pool":"pub"}],"ttl":{"max":"300s","min":"30s"}})")));
     EXPECT_THAT(lines, Contains(HasSubstr(R"("pools":[{"pool":"pub"},{"pool":"all-dc2"}])")));
     EXPECT_THAT(lines, Contains(HasSubstr(R"("answers":"weighted-many")")));
+    EXPECT_THAT(
+        lines,
+        Contains(HasSubstr(
+            R"(Zone example-test {"origin":"example.test","nameservers":["ns1.example.test"],"records":"plain.example.test. A 192.0.2.1\n"})")));
     EXPECT_THAT(lines, Contains(HasSubstr(R"({"pool":"two-secondary","tier":"passive"})")));
     EXPECT_THAT(imported->left_out, Contains(HasSubstr("service type odd: extmon has no counterpart")));
     EXPECT_THAT(imported->left_out, Contains(HasSubstr("multifo!nobody: it is not in the configuration")));
     EXPECT_THAT(imported->left_out, Contains(HasSubstr("DYNC")));
+}
+
+TEST(GslbImport, FixedRecordsOfAZoneFileBecomeAZone) {
+    const auto imported =
+        import_powerdns("$TTL 1h\n@ IN SOA ns1 host ( 1 ; serial\n 2 3\n 4 5 )\n  NS ns1\n  NS ns.other.test.\n"
+                        "ns1 60 A 192.0.2.53\n    TXT \"a; b\" ( \"c\" )\nw LUA A \"pickrandom({'192.0.2.1'})\"\n  MX 10 mail\n"
+                        "$ORIGIN sub\nx CNAME y\n$INCLUDE other\n",
+                        "example.test");
+    ASSERT_TRUE(imported.ok()) << imported.error().text();
+    EXPECT_THAT(
+        lines_of(*imported),
+        Contains(
+            R"(Zone example-test {"origin":"example.test","nameservers":["ns1.example.test","ns.other.test"],"records":"ns1.example.test. 60 A 192.0.2.53\nns1.example.test. 1h TXT \"a; b\"   \"c\" \nw.example.test. 1h MX 10 mail\n$ORIGIN sub.example.test.\nx.sub.example.test. 1h CNAME y\n"})"));
+    EXPECT_THAT(imported->left_out, Contains(HasSubstr("$INCLUDE other")));
 }
 
 TEST(GslbImport, WhatIsBrokenIsSaidWithItsLine) {

@@ -10,7 +10,7 @@ bool Answering::dynamic(const Entry& entry, const ZoneView& zone, const NameKey&
     const bool told = asked_.subnet && asked_.subnet->source > 0;
     const bool v6 = told ? asked_.subnet->v6 : asker_.v6;
     const auto& address = told ? asked_.subnet->address : asker_.address;
-    const auto found = (v6 ? from.v6 : from.v4).find(address);
+    const auto found = (v6 ? from.clients->v6 : from.clients->v4).find(address);
     const auto& ready = from.choices[found.choice];
     const auto& choice = ready.choice;
     scope = told ? found.scope : 0;

@@ -35,6 +35,11 @@ Result<Unit> check_tailored(const std::string& name, const Tailored& tailored) {
         if (choice.ttl > 0x7FFFFFFF) return bad("a TTL is over 2147483647");
         if (choice.remark.size() > 64) return bad("a remark is over 64 bytes");
     }
+    if (tailored.clients) {
+        if (!tailored.by_client.empty()) return bad("clients are told apart in two ways");
+        if (std::max(tailored.clients->v4.greatest(), tailored.clients->v6.greatest()) >= tailored.choices.size())
+            return bad("some clients have a choice that is not there");
+    }
     for (const auto& rule : tailored.by_client) {
         if (rule.choice >= tailored.choices.size()) return bad("a rule leads to a choice that is not there");
         if (rule.prefix.length > (rule.prefix.v6 ? 128 : 32)) return bad("a prefix is longer than an address");

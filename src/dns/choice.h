@@ -1,9 +1,11 @@
 #pragma once
 
+#include "dns/client_map.h"
 #include "dns/name.h"
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -69,6 +71,8 @@ struct Tailored {
         std::uint32_t choice = 0;
     };
     std::vector<Rule> by_client;
+    /// Instead of `by_client`: one table for any number of names, however large it is.
+    std::shared_ptr<const ClientTable> clients;
 };
 
 } // namespace orrery::dns

@@ -44,26 +44,6 @@ ClientMap::ClientMap(std::span<const Rule> rules, unsigned bits) {
         }
         trie[at].choice = rule.choice;
     }
-    // Leaves in order; two that make up their parent and say the same become one, again and again.
-    const auto emit = [&](Wide start, std::uint8_t length, std::uint32_t choice) {
-        leaves_.push_back({start.high, start.low, choice, length});
-        while (leaves_.size() >= 2) {
-            auto& last = leaves_.back();
-            auto& before = leaves_[leaves_.size() - 2];
-            if (last.length != before.length || last.choice != before.choice || last.length == 0) break;
-            const auto depth = last.length - 1U;
-            // `before` is the left half of their parent: its last bit is 0, and all before that is the same.
-            const auto bit = [&](const Leaf& leaf, unsigned at) {
-                return ((at < 64 ? leaf.high >> (63 - at) : leaf.low >> (127 - at)) & 1) != 0;
-            };
-            if (bit(before, depth) || !bit(last, depth)) break;
-            const auto upper = depth >= 64 ? ~0ULL : depth == 0 ? 0 : ~0ULL << (64 - depth);
-            const auto lower = depth <= 64 ? 0 : ~0ULL << (128 - depth);
-            if (((before.high ^ last.high) & upper) != 0 || ((before.low ^ last.low) & lower) != 0) break;
-            before.length = static_cast<std::uint8_t>(depth);
-            leaves_.pop_back();
-        }
-    };
     struct Step {
         std::uint32_t node;
         Wide start;
@@ -76,13 +56,13 @@ ClientMap::ClientMap(std::span<const Rule> rules, unsigned bits) {
         const auto step = steps.back();
         steps.pop_back();
         if (step.missing) {
-            emit(step.start, static_cast<std::uint8_t>(step.depth), step.choice);
+            append({step.start.high, step.start.low, step.choice, static_cast<std::uint8_t>(step.depth)});
             continue;
         }
         const auto& node = trie[step.node];
         const auto choice = node.choice.value_or(step.choice);
         if (node.child[0] == 0 && node.child[1] == 0) {
-            emit(step.start, static_cast<std::uint8_t>(step.depth), choice);
+            append({step.start.high, step.start.low, choice, static_cast<std::uint8_t>(step.depth)});
             continue;
         }
         for (const auto side : {1U, 0U}) { // the left is taken off the stack first
@@ -92,6 +72,40 @@ ClientMap::ClientMap(std::span<const Rule> rules, unsigned bits) {
         }
     }
     leaves_.shrink_to_fit();
+}
+
+void ClientMap::append(Leaf leaf) {
+    leaves_.push_back(leaf);
+    greatest_ = std::max(greatest_, leaf.choice);
+    const auto bit = [](const Leaf& of, unsigned at) { return ((at < 64 ? of.high >> (63 - at) : of.low >> (127 - at)) & 1) != 0; };
+    while (leaves_.size() >= 2) {
+        auto& last = leaves_.back();
+        auto& before = leaves_[leaves_.size() - 2];
+        if (last.length != before.length || last.choice != before.choice || last.length == 0) break;
+        const auto depth = last.length - 1U;
+        // `before` is the left half of their parent: its last bit is 0, and all before that is the same.
+        if (bit(before, depth) || !bit(last, depth)) break;
+        const auto upper = depth >= 64 ? ~0ULL : depth == 0 ? 0 : ~0ULL << (64 - depth);
+        const auto lower = depth <= 64 ? 0 : ~0ULL << (128 - depth);
+        if (((before.high ^ last.high) & upper) != 0 || ((before.low ^ last.low) & lower) != 0) break;
+        before.length = static_cast<std::uint8_t>(depth);
+        leaves_.pop_back();
+    }
+}
+
+void ClientMap::append(const Address& from, std::uint8_t length, std::uint32_t choice) {
+    const auto start = wide(from);
+    append({start.high, start.low, choice, length});
+}
+
+ClientMap ClientMap::mapped(std::span<const std::uint32_t> choice_of) const {
+    ClientMap out;
+    for (auto leaf : leaves_) {
+        leaf.choice = leaf.choice < choice_of.size() ? choice_of[leaf.choice] : 0;
+        out.append(leaf);
+    }
+    out.leaves_.shrink_to_fit();
+    return out;
 }
 
 ClientMap::Found ClientMap::find(const Address& address) const {

@@ -49,6 +49,24 @@ bool same(const Choice& a, const Choice& b) {
            std::equal(a.candidates.begin(), a.candidates.end(), b.candidates.begin(), b.candidates.end(), same_candidate);
 }
 
+std::shared_ptr<const ClientTable> table_of(const Tailored& from, const std::vector<std::uint32_t>& choice_of) {
+    static const auto everybody = std::make_shared<const ClientTable>();
+    if (from.by_client.empty() && !from.clients) return everybody;
+    auto out = std::make_shared<ClientTable>();
+    if (from.clients) {
+        bool same_numbers = true;
+        for (std::size_t at = 0; at < choice_of.size(); ++at) same_numbers = same_numbers && choice_of[at] == at;
+        if (same_numbers) return from.clients;
+        *out = {from.clients->v4.mapped(choice_of), from.clients->v6.mapped(choice_of)};
+        return out;
+    }
+    std::vector<ClientMap::Rule> rules4, rules6;
+    for (const auto& rule : from.by_client)
+        (rule.prefix.v6 ? rules6 : rules4).push_back({rule.prefix.address, rule.prefix.length, choice_of[rule.choice]});
+    *out = {ClientMap(rules4, 32), ClientMap(rules6, 128)};
+    return out;
+}
+
 } // namespace
 
 ReadyChoice::ReadyChoice(const Choice& from) : choice(from) {
@@ -70,12 +88,8 @@ Dynamic::Dynamic(std::shared_ptr<const Tailored> tailored_) : tailored(std::move
         if (k == choices.size()) choices.emplace_back(from.choices[i]);
         one_of[i] = static_cast<std::uint32_t>(k);
     }
-    std::vector<ClientMap::Rule> rules4, rules6;
-    for (const auto& rule : from.by_client)
-        (rule.prefix.v6 ? rules6 : rules4).push_back({rule.prefix.address, rule.prefix.length, one_of[rule.choice]});
-    v4 = ClientMap(rules4, 32);
-    v6 = ClientMap(rules6, 128);
-    by_client = !v4.is_trivial() || !v6.is_trivial();
+    clients = table_of(from, one_of);
+    by_client = !clients->is_trivial();
     for (const auto& one : choices) {
         has_alias = has_alias || one.choice.alias.has_value();
         has_v4 = has_v4 || one.v4.all_count > 0;

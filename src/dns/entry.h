@@ -39,7 +39,7 @@ struct Dynamic {
     explicit Dynamic(std::shared_ptr<const Tailored> from);
     std::shared_ptr<const Tailored> tailored;
     std::vector<ReadyChoice> choices;
-    ClientMap v4, v6;
+    std::shared_ptr<const ClientTable> clients;
     bool has_alias = false, has_v4 = false, has_v6 = false; ///< in any of its choices
     bool by_client = false;                                 ///< the answer depends on who asks
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <optional>
 
 namespace orrery::gslb {
@@ -134,6 +135,40 @@ Clients Clients::of(const std::vector<ClientClass>& classes) {
     return out;
 }
 
+struct Clients::Shared {
+    std::shared_ptr<const dns::ClientTable> table;
+    /// What it comes to once classes have choices. Few ever occur: one while all is well, one for each thing that failed.
+    std::map<std::vector<std::uint32_t>, std::shared_ptr<const dns::ClientTable>> by_choice;
+    static constexpr std::size_t most_kept = 16;
+};
+
+Clients::Clients(std::shared_ptr<const dns::ClientTable> table) : shared_(std::make_shared<Shared>()) {
+    shared_->table = std::move(table);
+}
+
+void Clients::tell_apart(std::span<const std::uint32_t> choice_of, dns::Tailored& answers) const {
+    if (!shared_) {
+        answers.by_client = merged(choice_of);
+        return;
+    }
+    std::vector<std::uint32_t> key(choice_of.begin(), choice_of.end());
+    if (const auto known = shared_->by_choice.find(key); known != shared_->by_choice.end()) {
+        answers.clients = known->second;
+        return;
+    }
+    const auto& table = *shared_->table;
+    answers.clients =
+        std::make_shared<const dns::ClientTable>(dns::ClientTable{table.v4.mapped(choice_of), table.v6.mapped(choice_of)});
+    if (shared_->by_choice.size() >= Shared::most_kept) shared_->by_choice.clear();
+    shared_->by_choice.emplace(std::move(key), answers.clients);
+}
+
+bool Clients::same_as(const Clients& other) const {
+    return shared_ == other.shared_ &&
+           std::equal(rules_.begin(), rules_.end(), other.rules_.begin(), other.rules_.end(),
+                      [](const auto& a, const auto& b) { return a.prefix == b.prefix && a.choice == b.choice; });
+}
+
 std::uint32_t Clients::find(const boost::asio::ip::address& client) const {
     std::array<std::uint8_t, 16> bytes{};
     if (client.is_v6()) {
@@ -142,6 +177,7 @@ std::uint32_t Clients::find(const boost::asio::ip::address& client) const {
         const auto four = client.to_v4().to_bytes();
         std::copy(four.begin(), four.end(), bytes.begin());
     }
+    if (shared_) return (client.is_v6() ? shared_->table->v6 : shared_->table->v4).find(bytes).choice;
     int longest = -1;
     std::uint32_t found = 0;
     for (const auto& rule : rules_) {

@@ -101,7 +101,7 @@ dns::Tailored compile(const Decision& decision, const Clients& clients) {
         if (at == out.choices.size()) out.choices.push_back(std::move(choice));
         choice_of.push_back(at);
     }
-    if (out.choices.size() > 1) out.by_client = clients.merged(choice_of);
+    if (out.choices.size() > 1) clients.tell_apart(choice_of, out);
     return out;
 }
 

@@ -22,6 +22,11 @@ constexpr auto look_at_clock_every = std::chrono::seconds(1);
 /// A smaller difference is a clock that is being pulled, not one that was set.
 constexpr auto least_step = std::chrono::milliseconds(500);
 
+bool networks_left_out(const Rule& rule) {
+    return !rule.classes.empty() &&
+           std::all_of(rule.classes.begin(), rule.classes.end(), [](const auto& one) { return one.prefixes.empty(); });
+}
+
 } // namespace
 
 struct Controller::State : std::enable_shared_from_this<State> {
@@ -235,10 +240,17 @@ struct Controller::State : std::enable_shared_from_this<State> {
                 log::warn(ctx, "old decisions were not removed: {}", swept.error().text());
         }
     }
+
+    std::string class_now(std::string_view name, const boost::asio::ip::address& client) const {
+        const auto* clients = engine.clients(name);
+        const auto place = clients == nullptr ? 0 : clients->find(client);
+        const auto* rule = engine.rule(name);
+        return rule == nullptr || place == 0 || place > rule->classes.size() ? std::string() : rule->classes[place - 1].label;
+    }
 };
 
 Controller::Controller(asio::any_io_executor executor, resource::Resources& resources, store::Leadership& leadership, Clock& clock,
-                       Watcher& watcher, NameSink* sink, Options options)
+                       Watcher& watcher, NameSink* sink, Options options, Places* places)
     : state_(std::make_shared<State>(std::move(executor), resources, leadership, clock, watcher, sink, options)) {
     auto* state = state_.get();
     watcher.report_to([state](const std::string& member, Signal signal) {
@@ -253,7 +265,7 @@ Controller::Controller(asio::any_io_executor executor, resource::Resources& reso
             state->to_write.notify_all();
         });
     state_->world = std::make_unique<World>(
-        resources.store(), state_->engine, watcher, [state] { return state->leadership.leads(); },
+        resources.store(), state_->engine, watcher, places, [state] { return state->leadership.leads(); },
         [state] { state->work.notify_all(); });
 }
 
@@ -277,6 +289,8 @@ asio::awaitable<void> Controller::run(Context ctx) {
     co_await state->group.stop();
 }
 
+void Controller::decide_now() { state_->decide_all(); }
+
 const Engine& Controller::engine() const { return state_->engine; }
 
 Result<Unit> Controller::report_load(const std::string& member, double load) {
@@ -297,11 +311,13 @@ Result<json::object> Controller::why(std::string_view given, const std::optional
     json::object out{{"loadbalancer", name}};
     Decision decision;
     Clients clients;
+    std::optional<std::string> by_present; ///< the class of a client, where it can only be told by what holds now
     if (at) {
         TRY(auto record, state_->records.record_at(name, *at));
         TRY(decision, replay(record));
         TRY(const auto snapshot, Snapshot::from(object_at(record, "inputs")));
         clients = Clients::of(snapshot.rule.classes);
+        if (client && networks_left_out(snapshot.rule)) by_present = state_->class_now(name, *client);
         out["at"] = to_rfc3339(*at);
         out["fqdn"] = snapshot.rule.fqdn;
         out["replayed_exactly"] = to_json_text(decision.to_json()) == to_json_text(object_at(record, "after"));
@@ -329,9 +345,17 @@ Result<json::object> Controller::why(std::string_view given, const std::optional
     }
     out["decision"] = decision.to_json();
     out["because"] = to_array(decision.because);
-    const auto place = client ? clients.find(*client) : 0;
+    std::size_t place = client ? clients.find(*client) : 0;
+    if (by_present)
+        place = static_cast<std::size_t>(std::find_if(decision.answers.begin(), decision.answers.end(),
+                                                      [&](const Answer& one) { return one.clients == *by_present; }) -
+                                         decision.answers.begin());
     const auto& answer = decision.answers.at(place < decision.answers.size() ? place : 0);
-    if (client) out["client"] = json::object{{"address", client->to_string()}, {"class", answer.clients}};
+    if (client) {
+        json::object who{{"address", client->to_string()}, {"class", answer.clients}};
+        if (by_present) who["told_by"] = "the networks of today: there are too many to be kept with each decision";
+        out["client"] = std::move(who);
+    }
     out["answer"] = answer.to_json();
     out["shares"] = predict(answer).to_json();
     return out;

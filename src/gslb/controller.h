@@ -2,6 +2,7 @@
 
 #include "core/task.h"
 #include "gslb/engine.h"
+#include "gslb/places.h"
 #include "gslb/ports.h"
 #include "resource/resources.h"
 #include "store/leadership.h"
@@ -26,13 +27,15 @@ public:
         Duration records_kept = std::chrono::hours(24 * 90);
         std::size_t most_records = 200'000;
     };
-    /// `sink` may be null. All others must outlive this.
+    /// `sink` and `places` may be null. All others must outlive this.
     Controller(asio::any_io_executor executor, resource::Resources& resources, store::Leadership& leadership, Clock& clock,
-               Watcher& watcher, NameSink* sink, Options options);
+               Watcher& watcher, NameSink* sink, Options options, Places* places = nullptr);
     ~Controller();
 
     /// Works until it is cancelled.
     asio::awaitable<void> run(Context ctx);
+    /// Decides and serves all that is known already, at once: before a door is opened at which names are asked for.
+    void decide_now();
 
     const Engine& engine() const;
     /// Load that was measured elsewhere. `not_found` where there is no such member.

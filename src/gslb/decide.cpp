@@ -40,6 +40,7 @@ public:
     explicit Deciding(const Snapshot& snapshot) : in_(snapshot), rule_(snapshot.rule) {}
 
     Decision run() {
+        if (!rule_.places.empty()) say(rule_.places);
         for (const auto& use : rule_.pools) {
             const auto* pool = find(use.pool);
             if (pool == nullptr) {

@@ -144,6 +144,7 @@ Memory Memory::from(const json::object& value) {
 json::object Snapshot::to_json() const {
     json::object out{{"name", rule.name}, {"time", to_rfc3339(time)}, {"rule", rule_json(rule)}};
     if (!rule.classes.empty()) out["classes"] = classes_json(rule.classes);
+    if (!rule.places.empty()) out["places"] = rule.places;
     json::array all;
     for (const auto& pool : pools) all.emplace_back(pool->to_json());
     out["pools"] = std::move(all);
@@ -157,6 +158,7 @@ Result<Snapshot> Snapshot::from(const json::object& value) {
         return Error{Code::invalid, "this is no snapshot of what a name was decided from"};
     Snapshot out;
     out.rule = Rule::from(text_at(value, "name"), object_at(value, "rule"));
+    out.rule.places = text_at(value, "places");
     out.rule.classes.clear();
     for (const auto& item : array_at(value, "classes"))
         if (item.is_object())

@@ -75,8 +75,8 @@ public:
             }
             said.push_back(member);
         }
-        if (changed) {
-            const auto wait = body.contains("wait") ? duration_at(body, "wait", {}) : longest_ttl(members);
+        const auto wait = still_to_wait(said, body.contains("wait") ? duration_at(body, "wait", {}) : longest_ttl(members));
+        if (wait > Duration{}) {
             auto stopped = co_await sleep_or_cancel(attempt.id, wait);
             if (!stopped.ok()) co_return std::move(stopped).error();
             if (*stopped) co_return jobs::Outcome::failure(ErrorClass::cancelled, "it was ended while clients were leaving");
@@ -181,6 +181,20 @@ private:
         for (const auto& name : names_with(members))
             if (const auto* rule = controller_.engine().rule(name))
                 out = std::max<Duration>(out, std::chrono::seconds(rule->ttl_max));
+        return out;
+    }
+
+    /// Of the time that resolvers may keep an answer with one of these, what is left. A server that took over in the middle, or a
+    /// task that is tried again, waits for the rest of it.
+    Duration still_to_wait(const std::vector<std::string>& drained, Duration wait) const {
+        Duration out{};
+        for (const auto& member : drained) {
+            const auto object = resources_.get(kind(), member);
+            if (!object.ok()) continue;
+            const auto since = text_at(object->status, "state") == "drained" ? time_at(object->status, "since") : std::nullopt;
+            const Duration gone = since ? std::max<Duration>(Duration{}, clock_.wall() - *since) : Duration{};
+            out = std::max(out, wait - gone);
+        }
         return out;
     }
 

@@ -88,6 +88,28 @@ CO_TEST(GslbDraining, AJobTakesAMachineOutWaitsForResolversAndPutsItBack) {
     co_await plant.group.stop();
 }
 
+CO_TEST(GslbDraining, WhoTakesOverInTheMiddleWaitsForTheRest) {
+    Plant plant(loop);
+    CO_ASSERT_OK(co_await two_nodes(plant));
+    co_await plant.settle();
+    const auto executor = drain_executor(loop.get_executor(), *plant.house.resources, plant.controller, plant.house.clock);
+    NoOutput output;
+    Run run, again, late;
+    plant.group.spawn(run_to(*executor, attempt_on("n1", {{"drain", "new kernel"}}), output, run));
+    co_await plant.settle();
+    co_await plant.settle(8s);
+    // As after a restart: the attempt never began, and begins.
+    plant.group.spawn(run_to(*executor, attempt_on("n1", {{"drain", "new kernel"}}), output, again));
+    co_await plant.settle(8s);
+    EXPECT_FALSE(again.over) << "resolvers may still have it";
+    co_await plant.settle(5s);
+    EXPECT_TRUE(again.over);
+    plant.group.spawn(run_to(*executor, attempt_on("n1", {{"drain", "new kernel"}}), output, late));
+    co_await plant.settle();
+    EXPECT_TRUE(late.over) << "they have forgotten it already";
+    co_await plant.group.stop();
+}
+
 CO_TEST(GslbDraining, AnothersWordIsLeftAlone) {
     Plant plant(loop);
     CO_ASSERT_OK(co_await two_nodes(plant));

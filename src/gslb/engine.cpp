@@ -26,6 +26,7 @@ struct Pool {
 struct Name {
     Rule rule;
     Clients clients;
+    bool clients_changed = false; ///< since the last decision
     Memory memory;
     std::shared_ptr<const Decision> decision;
     std::optional<json::object> summary_before;            ///< of the decision before a restart
@@ -150,7 +151,9 @@ struct Engine::State {
         Outcome out{.name = key, .decision = made};
         const auto held = keys_of(made->withheld);
         const bool first = !name.decision && !name.summary_before;
-        out.answers_changed = !name.decision || !name.decision->same_answers(*made);
+        // Where all get the same, it does not matter who they are.
+        const bool others = std::exchange(name.clients_changed, false) && made->answers.size() > 1;
+        out.answers_changed = !name.decision || !name.decision->same_answers(*made) || others;
         // The first decision after a restart is a change only if the answers are others than those before it.
         const bool changed = name.decision ? out.answers_changed : first || made->summary() != *name.summary_before;
         // What was held back before a restart has its record already.
@@ -179,7 +182,9 @@ Engine::~Engine() = default;
 void Engine::set_rule(Rule rule, Clients clients, const Trigger& trigger) {
     const auto key = rule.name;
     auto& name = state_->names[key];
-    if (name.decision && name.rule == rule) return; // who its clients are is part of the rule
+    const bool others = !name.clients.same_as(clients);
+    if (name.decision && name.rule == rule && !others) return;
+    name.clients_changed = name.clients_changed || others;
     if (name.rule.fqdn != rule.fqdn) {
         if (const auto held = state_->by_fqdn.find(name.rule.fqdn); held != state_->by_fqdn.end() && held->second == key)
             state_->by_fqdn.erase(held);

@@ -89,6 +89,23 @@ TEST(GslbEngine, DecidesOnlyTheNamesWhoseInputsChanged) {
     EXPECT_THAT(engine.turn(noon + 2s), IsEmpty());
 }
 
+TEST(GslbEngine, OtherNetworksOfTheSameClassesAreAnotherAnswer) {
+    Engine engine;
+    for (const auto* pool : {"a", "b"}) add(engine, a_pool(pool, 1, 1, 1));
+    auto rule = named("www", a_rule({"a", "b"}, Steering::topology));
+    rule.classes = {{.label = "west", .pools = {"b"}, .prefixes = {"10.0.0.0/8"}}};
+    engine.set_rule(rule, Clients::of(rule.classes), {});
+    engine.turn(noon);
+    rule.classes[0].prefixes = {"172.16.0.0/12"};
+    engine.set_rule(rule, Clients::of(rule.classes), {});
+    const auto outcomes = engine.turn(noon + 1s);
+    ASSERT_EQ(outcomes.size(), 1U);
+    EXPECT_TRUE(outcomes[0].answers_changed) << "clients of 10.0.0.0/8 no longer get b";
+    EXPECT_TRUE(outcomes[0].record);
+    engine.set_rule(rule, Clients::of(rule.classes), {});
+    EXPECT_FALSE(engine.has_work());
+}
+
 TEST(GslbEngine, ARecordSaysWhatWhenWhyAndFromWhat) {
     Engine engine;
     add(engine, a_pool("eu", 1, 2, 2));

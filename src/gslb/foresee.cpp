@@ -84,7 +84,7 @@ FailoverTime worst_failover(const Rule& rule, const std::map<std::string, std::v
         if (watching.empty()) unwatched.push_back(member);
         for (const auto& monitor : watching) {
             out.detection = std::max(out.detection, monitor.slowest());
-            const Duration change = monitor.interval * monitor.fall;
+            const Duration change = monitor.between() * monitor.fall;
             quickest_change = quickest_change ? std::min(*quickest_change, change) : change;
         }
     }

@@ -183,6 +183,8 @@ TEST(Foreseeing, TheWorstFailoverTimeIsTheSumOfSeeingPublishingAndForgetting) {
     EXPECT_THAT(time.warnings, IsEmpty());
     time = worst_failover(rule, {{"a", {quick, slow}}}, 0s);
     EXPECT_EQ(time.detection, 35s);
+    const MonitorSpec hurried{.name = "h", .interval = 10s, .timeout = 1s, .fast = 1s, .fall = 3};
+    EXPECT_EQ(worst_failover(rule, {{"a", {hurried}}}, 0s).detection, 13s) << "looks come fast after the first that failed";
     rule.ttl_min = 25;
     time = worst_failover(rule, {{"a", {quick}}}, 0s);
     EXPECT_EQ(time.ttl, 25s);

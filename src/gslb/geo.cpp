@@ -208,14 +208,6 @@ bool take_subdivisions(GeoReader& reader, Place& place) {
         array, [&](std::uint32_t at) { return at == 0 ? take_code(reader, "iso_code", place.subdivision) : reader.skip(); });
 }
 
-bool fits(const GeoRule& rule, const Place& place) {
-    return (rule.continent.empty() || rule.continent == place.continent) &&
-           (rule.country.empty() || rule.country == place.country) &&
-           (rule.subdivision.empty() || rule.subdivision == place.subdivision) && (!rule.asn || rule.asn == place.asn);
-}
-
-constexpr std::size_t most_nearest = 3;
-
 } // namespace
 
 Result<GeoDatabase> GeoDatabase::read(std::string bytes) {
@@ -272,66 +264,29 @@ std::uint32_t GeoDatabase::child(std::uint32_t node, unsigned side) const {
 std::optional<Place> GeoDatabase::find(const boost::asio::ip::address& address) const {
     std::array<std::uint8_t, 16> bytes{};
     unsigned bits = 128;
-    std::uint32_t node = 0;
     if (address.is_v4()) {
         const auto four = address.to_v4().to_bytes();
         std::copy(four.begin(), four.end(), bytes.begin());
         bits = 32;
-        node = v4_start_;
     } else {
-        if (ip_version_ == 4) return std::nullopt;
         bytes = address.to_v6().to_bytes();
     }
-    for (unsigned depth = 0; depth < bits && node < node_count_; ++depth)
+    auto node = root(address.is_v6());
+    for (unsigned depth = 0; depth < bits && has_children(node); ++depth)
         node = child(node, bytes.at(depth / 8) >> (7U - depth % 8) & 1U);
     if (node <= node_count_) return std::nullopt;
-    return place(node - node_count_);
+    return place(node);
 }
 
-void GeoDatabase::each(const std::function<void(const dns::Prefix&, std::uint32_t)>& visit) const {
-    struct Step {
-        std::uint32_t node;
-        dns::Prefix prefix;
-    };
-    const auto walk = [&](std::uint32_t from, bool v6, std::uint32_t without) {
-        std::vector<Step> steps;
-        dns::Prefix whole;
-        whole.v6 = v6;
-        steps.push_back({from, whole});
-        // A damaged tree may lead in circles: no path is longer than an address, and no walk than a sound tree's.
-        std::uint64_t left = std::uint64_t{node_count_} * 2 + 2;
-        while (!steps.empty() && left-- > 0) {
-            const auto step = steps.back();
-            steps.pop_back();
-            if (step.node > node_count_) {
-                visit(step.prefix, step.node - node_count_);
-                continue;
-            }
-            const unsigned bits = v6 ? 128 : 32;
-            // What leads to the IPv4 tree from elsewhere (2002::/16 and the like) says the same again.
-            if (step.node == node_count_ || step.prefix.length >= bits || (step.node == without && step.prefix.length > 0))
-                continue;
-            for (const auto side : {1U, 0U}) {
-                auto below = step;
-                below.node = child(step.node, side);
-                if (side == 1) {
-                    auto& byte = below.prefix.address.at(step.prefix.length / 8);
-                    byte = static_cast<std::uint8_t>(byte | 1U << (7U - step.prefix.length % 8));
-                }
-                ++below.prefix.length;
-                steps.push_back(below);
-            }
-        }
-    };
-    if (ip_version_ == 4) return walk(0, false, node_count_);
-    walk(v4_start_, false, node_count_);
-    walk(0, true, v4_start_);
+std::uint32_t GeoDatabase::root(bool v6) const {
+    if (v6) return ip_version_ == 6 ? 0 : empty();
+    return v4_start_;
 }
 
-Place GeoDatabase::place(std::uint32_t entry) const {
+Place GeoDatabase::place(std::uint32_t node) const {
     Place out;
-    if (entry < 16) return out;
-    GeoReader reader(data(), entry - 16);
+    if (node < node_count_ + std::uint64_t{16}) return out;
+    GeoReader reader(data(), node - node_count_ - 16);
     Item map;
     if (!reader.next(map) || map.type != GeoReader::Type::map) return out;
     // What is damaged ends the reading; what was read before stands.
@@ -355,38 +310,6 @@ double distance(const PoolSpec::Location& from, const PoolSpec::Location& to) {
                    std::cos(radians(from.latitude)) * std::cos(radians(to.latitude)) *
                        std::pow(std::sin(radians(to.longitude - from.longitude) / 2), 2);
     return 2 * 6371 * std::asin(std::sqrt(std::clamp(a, 0.0, 1.0)));
-}
-
-GeoClasses geo_classes(const Rule& rule, const std::map<std::string, PoolSpec::Location>& pools, const GeoDatabase& database) {
-    GeoClasses out;
-    std::map<std::string, std::uint32_t> by_label;
-    std::map<std::uint32_t, std::uint32_t> by_entry; // the same entry stands for thousands of networks
-    const auto place_of = [&](const std::string& label, const std::vector<std::string>& to, bool strict) {
-        const auto [found, fresh] = by_label.try_emplace(label, static_cast<std::uint32_t>(out.classes.size() + 1));
-        if (fresh) out.classes.push_back({.label = label, .pools = to, .strict = strict});
-        return found->second;
-    };
-    const auto class_of = [&](const Place& place) -> std::uint32_t {
-        for (const auto& one : rule.geo)
-            if (fits(one, place)) return place_of(one.label, one.pools, one.strict);
-        if (!rule.nearest || !place.location) return 0;
-        std::vector<std::pair<double, std::string>> near;
-        for (const auto& use : rule.pools)
-            if (const auto found = pools.find(use.pool); found != pools.end() && !use.passive)
-                near.emplace_back(distance(*place.location, found->second), use.pool);
-        if (near.empty()) return 0;
-        std::sort(near.begin(), near.end());
-        if (near.size() > most_nearest) near.resize(most_nearest);
-        std::vector<std::string> order;
-        for (auto& [ignored, pool] : near) order.push_back(std::move(pool));
-        return place_of(fmt::format("near {}", fmt::join(order, ", ")), order, false);
-    };
-    database.each([&](const dns::Prefix& network, std::uint32_t entry) {
-        auto found = by_entry.find(entry);
-        if (found == by_entry.end()) found = by_entry.emplace(entry, class_of(database.place(entry))).first;
-        if (found->second != 0) out.clients.add(network, found->second);
-    });
-    return out;
 }
 
 } // namespace orrery::gslb

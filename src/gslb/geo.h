@@ -1,15 +1,13 @@
 #pragma once
 
-#include "gslb/clients.h"
 #include "gslb/model.h"
 
+#include <boost/asio/ip/address.hpp>
+
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace orrery::gslb {
 
@@ -32,16 +30,21 @@ public:
 
     /// Nothing where the address is in no network of it.
     std::optional<Place> find(const boost::asio::ip::address& address) const;
-    /// Every network with its entry, in order, IPv4 as IPv4. Entries of the same number are the same place.
-    void each(const std::function<void(const dns::Prefix& network, std::uint32_t entry)>& visit) const;
-    Place place(std::uint32_t entry) const;
+
+    // The tree itself, to walk it: one bit of an address a step, from `root`.
+    std::uint32_t root(bool v6) const;
+    std::uint32_t child(std::uint32_t node, unsigned side) const; ///< of one with children
+    bool has_children(std::uint32_t node) const { return node < node_count_; }
+    std::uint32_t nodes() const { return node_count_; }
+    std::uint32_t empty() const { return node_count_; } ///< the node of addresses that are in no network
+    /// What a node without children says; those of the same number are the same place.
+    Place place(std::uint32_t node) const;
 
     const std::string& type() const { return type_; } ///< "GeoLite2-City"
     WallTime built() const { return built_; }
 
 private:
     GeoDatabase() = default;
-    std::uint32_t child(std::uint32_t node, unsigned side) const;
 
     std::string bytes_;
     std::uint32_t node_count_ = 0, record_size_ = 0, ip_version_ = 6;
@@ -52,14 +55,6 @@ private:
     std::string type_;
     WallTime built_{};
 };
-
-/// The classes of clients that a geo rule makes: one for each rule of it that some network fits, and, where it says `nearest`, one
-/// for each order of pools by distance (the three nearest).
-struct GeoClasses {
-    std::vector<ClientClass> classes;
-    Clients clients;
-};
-GeoClasses geo_classes(const Rule& rule, const std::map<std::string, PoolSpec::Location>& pools, const GeoDatabase& database);
 
 /// Kilometres along the surface.
 double distance(const PoolSpec::Location& from, const PoolSpec::Location& to);

@@ -336,7 +336,9 @@ void HealthWatcher::watch(const std::string& member, Target target) {
              .port = target.port,
              .interval = times.interval,
              .timeout = std::min(times.timeout, times.interval),
-             .thresholds = {times.rise, times.fall, static_cast<int>(count_at(check.spec, "forgive", 1, 100))}},
+             .thresholds = {times.rise, times.fall, static_cast<int>(count_at(check.spec, "forgive", 1, 100))},
+             .fast = times.fast,
+             .slow = times.slow},
             {.need = static_cast<int>(count_at(check.spec, "quorum", 0, 1000))}, standing_of(target.remembered));
         if (set.ok()) {
             wanted.insert(key);

@@ -1,5 +1,6 @@
 #include "gslb/kinds.h"
 
+#include "gslb/cluster.h"
 #include "gslb/validate.h"
 
 namespace orrery::gslb {
@@ -41,8 +42,9 @@ void add_steering(Kind& kind) {
     kind.spec(
             text("steering",
                  "Which pools answer. failover: the first usable one, in order. spread: all usable active pools together, by their "
-                 "weights. topology: by the client's network. latency: the one nearest by measurement.")
-                .one_of({"failover", "spread", "topology", "latency"})
+                 "weights. topology: by the client's network. geo: by where the client is. latency: the one nearest by "
+                 "measurement.")
+                .one_of({"failover", "spread", "topology", "geo", "latency"})
                 .otherwise("failover"))
         .spec(list("topology", "topology: networks and the pools for them. Clients of no network here get the pools as listed.",
                    object("clients", "Some clients.")
@@ -51,6 +53,19 @@ void add_steering(Kind& kind) {
                        .with(pools_field())
                        .with(strict_field()))
                   .between(1, 1000))
+        .spec(object("geo", "geo: places and the pools for them, as the server's dns.geo_databases know them.")
+                  .with(list("rules", "The first that fits a client counts. In each, all that is said must fit.",
+                             object("clients", "Some clients.")
+                                 .with(name_text("name", "What to call them. Left out: what is said of them, as in NL or AS64500."))
+                                 .with(text("continent", "The continent.").one_of({"AF", "AN", "AS", "EU", "NA", "OC", "SA"}))
+                                 .with(text("country", "The country, as in NL (ISO 3166-1).").between(2, 2))
+                                 .with(text("subdivision", "A part of the country, as in NH of NL (ISO 3166-2).").between(1, 3))
+                                 .with(integer("asn", "The number of the autonomous system.").between(1, 4294967295))
+                                 .with(pools_field())
+                                 .with(strict_field()))
+                            .between(1, 1000))
+                  .with(boolean("nearest", "Clients that no rule fits get the three active pools nearest to them, by the pools' "
+                                           "location, and others the pools as listed. Default false.")))
         .spec(
             object("latency", "latency: whose measurements count for whom.")
                 .with(duration("dead_band", "A pool takes over only if it is nearer by more than this.").otherwise("10ms"))
@@ -168,6 +183,9 @@ Kind pool_kind() {
     Kind kind("Pool", "pools", "Members that stand in for each other. May serve any number of names.");
     kind.spec(text("description", "What it is.").format(Format::one_line).between(0, 256))
         .spec(name_text("site", "Where its members are that do not say themselves."))
+        .spec(object("location", "Where that is on the globe, for load balancers whose clients get the nearest pool.")
+                  .with(number("latitude", "Degrees; south is negative.").required().between(-90, 90))
+                  .with(number("longitude", "Degrees; west is negative.").required().between(-180, 180)))
         .spec(
             any("min_healthy", "How much of the members' weight (50%), or how many members (2), must be healthy for it to answer.")
                 .otherwise("50%"))
@@ -315,7 +333,9 @@ Kind monitor_kind() {
         .spec(integer("quorum", "How many vantages must find it down. Left out: more than half of those that look and are fit.")
                   .between(1, 100))
         .spec(duration("interval", "How often to look. Default 10s; push: 1s.").between(1, 86400))
-        .spec(duration("timeout", "How long the whole of one look may take; at most the interval. Default 5s."))
+        .spec(duration("fast", "How often to look while results point to a change. Left out: as usual.").between(1, 86400))
+        .spec(duration("slow", "How often to look at what has been down for ten minutes. Left out: as usual.").between(1, 86400))
+        .spec(duration("timeout", "How long the whole of one look may take; at most the interval, and at most `fast`. Default 5s."))
         .spec(integer("rise", "Good results in a row before what was down is up. Default 2; octavia, push: 1.").between(1, 100))
         .spec(integer("fall", "Bad results before what was up is down. Default 3; octavia, push: 1.").between(1, 100))
         .spec(integer("forgive", "Good results in a row after which earlier bad ones no longer count. Default 1.").between(1, 100))
@@ -462,6 +482,18 @@ Kind decision_kind() {
         .access(Role::viewer, Role::admin)
         .unaudited();
     return kind;
+}
+
+std::vector<Kind> all_kinds() {
+    std::vector<Kind> out;
+    for (const auto make : {load_balancer_kind, pool_kind, member_kind, monitor_kind, zone_kind, publisher_kind, source_kind,
+                            report_kind, cluster_kind, cluster_record_kind, decision_kind})
+        out.push_back(make());
+    return out;
+}
+
+void add_kinds(Registry& registry) {
+    for (auto& kind : all_kinds()) registry.add(std::move(kind));
 }
 
 } // namespace orrery::gslb

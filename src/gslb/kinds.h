@@ -2,6 +2,12 @@
 
 #include "resource/kind.h"
 
+#include <vector>
+
+namespace orrery::resource {
+class Registry;
+}
+
 namespace orrery::gslb {
 
 /// A name whose answers follow health: which pools answer, for whom, how.
@@ -18,5 +24,9 @@ resource::Kind zone_kind();
 resource::Kind publisher_kind();
 /// What was decided about a name, or withheld: when, why, and from what. Written by the server only.
 resource::Kind decision_kind();
+
+/// These and those of cluster.h: all kinds of the module.
+std::vector<resource::Kind> all_kinds();
+void add_kinds(resource::Registry& registry);
 
 } // namespace orrery::gslb

@@ -25,15 +25,9 @@ struct Site {
     explicit Site(asio::any_io_executor executor)
         : house(std::move(executor), std::make_shared<store::MemoryStore::Shared>(), kinds()) {}
     static std::vector<resource::Kind> kinds() {
-        std::vector<resource::Kind> out;
+        auto out = gslb::all_kinds();
         out.push_back(catalog::service_kind());
         out.push_back(catalog::instance_kind());
-        out.push_back(load_balancer_kind());
-        out.push_back(pool_kind());
-        out.push_back(member_kind());
-        out.push_back(monitor_kind());
-        out.push_back(source_kind());
-        out.push_back(decision_kind());
         return out;
     }
     Task<resource::Outcome> create(std::string_view kind, std::string name, std::string yaml, const Context& who = anna) {
@@ -101,6 +95,21 @@ CO_TEST(GslbKinds, ALoadBalancerSaysWhatIsWrongWithIt) {
          "spec.topology[0].prefixes[0]: \"10.0.0.1/8\" has bits set beyond its length of 8"},
         {"{fqdn: a.test, pools: [{pool: eu}], steering: topology, topology: [{prefixes: [10.0.0.0/8], pools: [us]}]}",
          "spec.topology[0].pools[0]: us is not among spec.pools"},
+        {"{fqdn: a.test, pools: [{pool: eu}], steering: geo}", "spec.geo: steering by geo needs it"},
+        {"{fqdn: a.test, pools: [{pool: eu}], geo: {nearest: true}}", "spec.geo: means nothing unless spec.steering is geo"},
+        {"{fqdn: a.test, pools: [{pool: eu}], steering: geo, geo: {}}", "spec.geo: needs rules, or nearest, or both"},
+        {"{fqdn: a.test, pools: [{pool: eu}], steering: geo, geo: {rules: [{pools: [eu]}]}}",
+         "spec.geo.rules[0]: needs continent, country or asn"},
+        {"{fqdn: a.test, pools: [{pool: eu}], steering: geo, geo: {rules: [{country: nl, pools: [eu]}]}}",
+         "spec.geo.rules[0].country: must be two capital letters"},
+        {"{fqdn: a.test, pools: [{pool: eu}], steering: geo, geo: {rules: [{continent: EU, subdivision: NH, pools: [eu]}]}}",
+         "spec.geo.rules[0].subdivision: means nothing without a country"},
+        {"{fqdn: a.test, pools: [{pool: eu}], steering: geo, geo: {rules: [{continent: XX, pools: [eu]}]}}",
+         "spec.geo.rules[0].continent"},
+        {"{fqdn: a.test, pools: [{pool: eu}], steering: geo, geo: {rules: [{asn: 5, pools: [us]}]}}",
+         "spec.geo.rules[0].pools[0]: us is not among spec.pools"},
+        {"{fqdn: a.test, pools: [{pool: eu}], steering: geo, geo: {rules: [{asn: 5, pools: [eu]}, {asn: 5, pools: [eu]}]}}",
+         "spec.geo.rules[1].name: is used twice"},
         {"{fqdn: a.test, pools: [{pool: eu}], answers: subset}", "spec.max_answers: a subset needs it"},
         {"{fqdn: a.test, pools: [{pool: eu}], ttl: {max: 5s, min: 10s}}", "spec.ttl.min: must be at most spec.ttl.max, 5s"},
         {"{fqdn: a.test, pools: [{pool: eu}], failback: {mode: delayed}}", "spec.failback.after: a delayed failback needs it"},
@@ -136,6 +145,11 @@ CO_TEST(GslbKinds, MembersPoolsAndMonitorsSayWhatIsWrongWithThem) {
         {"Monitor", "{kind: http, path: x}", "spec.path: must begin with /"},
         {"Monitor", "{kind: http, interval: 2s, timeout: 3s}", "spec.timeout: must be at most the interval, 2s"},
         {"Monitor", "{kind: http, expect: most}", "spec.expect"},
+        {"Monitor", "{kind: http, interval: 2s, fast: 3s}", "spec.fast: must be at most the interval, 2s"},
+        {"Monitor", "{kind: http, interval: 5s, slow: 3s}", "spec.slow: must be at least the interval, 5s"},
+        {"Monitor", "{kind: http, interval: 9s, fast: 2s, timeout: 3s}", "spec.timeout: must be at most spec.fast, 2s"},
+        {"Pool", "{location: {latitude: 91, longitude: 0}}", "spec.location.latitude"},
+        {"Pool", "{location: {latitude: 9}}", "spec.location.longitude"},
     };
     for (const auto& row : rows) {
         const auto result = co_await site.create(row.kind, "one", row.spec);

@@ -176,7 +176,9 @@ MonitorSpec MonitorSpec::from(std::string name, const json::object& spec) {
     MonitorSpec out;
     out.name = std::move(name);
     out.interval = duration_at(spec, "interval", out.interval);
-    out.timeout = duration_at(spec, "timeout", std::min<Duration>(out.timeout, out.interval));
+    out.fast = duration_at(spec, "fast", {});
+    out.slow = duration_at(spec, "slow", {});
+    out.timeout = duration_at(spec, "timeout", std::min<Duration>(out.timeout, out.between()));
     out.rise = static_cast<int>(count_at(spec, "rise", 2, 100));
     out.fall = static_cast<int>(count_at(spec, "fall", 3, 100));
     // What was said holds so long; only then does its silence count.

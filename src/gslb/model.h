@@ -97,14 +97,17 @@ struct PoolSpec {
 
 /// How often a member is looked at and how much it takes: all that decisions need to know of a Monitor.
 /// The fields of a Monitor that say when and how often; the others say how to look.
-constexpr std::array<std::string_view, 7> monitor_pace{"description", "interval", "timeout", "rise", "fall", "forgive", "quorum"};
+constexpr std::array<std::string_view, 9> monitor_pace{"description", "interval", "fast",    "slow",  "timeout",
+                                                       "rise",        "fall",     "forgive", "quorum"};
 
 struct MonitorSpec {
     std::string name;
     Duration interval = std::chrono::seconds(10), timeout = std::chrono::seconds(5);
+    Duration fast{}, slow{}; ///< intervals while results point to a change, and when it is down for long; 0: as usual
     int rise = 2, fall = 3;
+    Duration between() const { return fast > Duration{} ? fast : interval; } ///< looks while results point to a change
     /// The longest from a failure until it counts: just missed by one look, seen by `fall` more, the last of which takes its time.
-    Duration slowest() const { return interval * fall + timeout; }
+    Duration slowest() const { return interval + between() * (fall - 1) + timeout; }
     static MonitorSpec from(std::string name, const json::object& spec);
     bool operator==(const MonitorSpec&) const = default;
 };
@@ -163,6 +166,7 @@ struct Rule {
     std::vector<ClientClass> classes;   ///< of topology and latency; those of geo come from the places of clients
     std::vector<GeoRule> geo;
     bool nearest = false; ///< geo: by distance to the pools, where no rule fits
+    std::string places;   ///< geo: where it is known from who is where, or why it is not. Not from the spec
     std::optional<Duration> failover_within;
     double demand = 0; ///< what all clients want at the busiest time, in the unit of capacities; 0: not known
 

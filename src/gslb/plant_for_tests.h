@@ -26,15 +26,9 @@ using namespace std::chrono_literals;
 inline const Context carla = Context::make("carla");
 
 inline std::vector<resource::Kind> all_kinds() {
-    std::vector<resource::Kind> out;
+    auto out = gslb::all_kinds();
     out.push_back(catalog::service_kind());
     out.push_back(catalog::instance_kind());
-    out.push_back(load_balancer_kind());
-    out.push_back(pool_kind());
-    out.push_back(member_kind());
-    out.push_back(monitor_kind());
-    out.push_back(source_kind());
-    out.push_back(decision_kind());
     return out;
 }
 
@@ -42,13 +36,15 @@ inline std::vector<resource::Kind> all_kinds() {
 struct Plant {
     explicit Plant(asio::io_context& loop,
                    std::shared_ptr<store::MemoryStore::Shared> shared = std::make_shared<store::MemoryStore::Shared>(),
-                   std::string server = "a")
+                   std::string server = "a", Places::Options geo = {})
         : house(loop.get_executor(), std::move(shared), all_kinds()),
           leadership(loop.get_executor(), house.store, {.server = server, .alone = server == "a", .clock = &house.clock}),
-          controller(loop.get_executor(), *house.resources, leadership, house.clock, watcher, &sink, {.server = server}),
+          places(loop.get_executor(), house.clock, std::move(geo)),
+          controller(loop.get_executor(), *house.resources, leadership, house.clock, watcher, &sink, {.server = server}, &places),
           group(loop.get_executor()) {
         group.spawn(leadership.run(carla));
         group.spawn(controller.run(carla));
+        group.spawn(places.run(carla));
     }
     Task<resource::Outcome> put(std::string_view kind, std::string name, std::string yaml,
                                 std::map<std::string, std::string> labels = {}) {
@@ -84,6 +80,7 @@ struct Plant {
     store::Leadership leadership;
     FakeWatcher watcher;
     FakeSink sink;
+    Places places;
     Controller controller;
     TaskGroup group;
 };

@@ -10,6 +10,7 @@
 #include "resource/resources.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -107,7 +108,9 @@ private:
     void steering() {
         const auto how = text_at(spec_, "steering");
         needs("topology", how);
+        needs("geo", how);
         needs("latency", how);
+        if (how == "geo" && spec_.contains("geo")) places(spec_["geo"].as_object());
         if (how == "topology") classes(spec_["topology"], "spec.topology");
         if (how == "latency" && spec_.contains("latency")) {
             auto& latency = spec_["latency"].as_object();
@@ -142,11 +145,40 @@ private:
             }
             if (!one.contains("name") && !texts_at(one, "prefixes").empty()) one["name"] = texts_at(one, "prefixes").front();
             if (!labels.insert(text_at(one, "name")).second) wrong(here + ".name", "is used twice");
-            place = 0;
-            for (const auto& pool : texts_at(one, "pools")) {
-                const auto where = fmt::format("{}.pools[{}]", here, place++);
-                if (!pools_.contains(pool)) wrong(where, fmt::format("{} is not among spec.pools", pool));
-            }
+            pools_of(one, here);
+        }
+    }
+
+    void places(json::object& geo) {
+        if (!geo.contains("rules") && !flag_at(geo, "nearest")) wrong("spec.geo", "needs rules, or nearest, or both");
+        if (!geo.contains("rules")) return;
+        std::set<std::string> labels;
+        std::size_t at = 0;
+        for (auto& item : geo["rules"].as_array()) {
+            const auto here = fmt::format("spec.geo.rules[{}]", at++);
+            auto& one = item.as_object();
+            const auto country = text_at(one, "country"), part = text_at(one, "subdivision");
+            if (!std::all_of(country.begin(), country.end(), [](char c) { return c >= 'A' && c <= 'Z'; }))
+                wrong(here + ".country", "must be two capital letters, as in NL");
+            if (!part.empty() && country.empty()) wrong(here + ".subdivision", "means nothing without a country");
+            std::vector<std::string> said;
+            if (one.contains("continent")) said.push_back(text_at(one, "continent"));
+            if (!country.empty()) said.push_back(part.empty() ? country : country + "-" + part);
+            if (one.contains("asn")) said.push_back(fmt::format("AS{}", count_at(one, "asn", 0)));
+            if (said.empty()) wrong(here, "needs continent, country or asn: who is meant");
+            if (!one.contains("name")) one["name"] = fmt::format("{}", fmt::join(said, " "));
+            const auto label = text_at(one, "name");
+            if (label.starts_with("near ")) wrong(here + ".name", "must not begin with \"near\": those are made by nearest");
+            if (!labels.insert(label).second) wrong(here + ".name", "is used twice");
+            pools_of(one, here);
+        }
+    }
+
+    void pools_of(const json::object& one, const std::string& here) {
+        std::size_t place = 0;
+        for (const auto& pool : texts_at(one, "pools")) {
+            const auto where = fmt::format("{}.pools[{}]", here, place++);
+            if (!pools_.contains(pool)) wrong(where, fmt::format("{} is not among spec.pools", pool));
         }
     }
 
@@ -312,8 +344,12 @@ Task<Unit> prepare_monitor(Context, Draft& draft) {
     for (auto& error : health::check_look(spec, "spec", {monitor_pace.begin(), monitor_pace.end()}))
         errors.push_back(std::move(error));
     const auto interval = duration_at(spec, "interval", std::chrono::seconds(10));
-    if (spec.contains("timeout") && duration_at(spec, "timeout", {}) > interval)
-        errors.push_back({"spec.timeout", fmt::format("must be at most the interval, {}", to_text(interval))});
+    const auto fast = duration_at(spec, "fast", interval), slow = duration_at(spec, "slow", interval);
+    if (fast > interval) errors.push_back({"spec.fast", fmt::format("must be at most the interval, {}", to_text(interval))});
+    if (slow < interval) errors.push_back({"spec.slow", fmt::format("must be at least the interval, {}", to_text(interval))});
+    if (spec.contains("timeout") && duration_at(spec, "timeout", {}) > fast)
+        errors.push_back({"spec.timeout", fast == interval ? fmt::format("must be at most the interval, {}", to_text(interval))
+                                                           : fmt::format("must be at most spec.fast, {}", to_text(fast))});
     co_return verdict(draft, "Monitor", std::move(errors));
 }
 

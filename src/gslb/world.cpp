@@ -47,16 +47,25 @@ std::int64_t decisions_in(std::string_view stored) {
 
 } // namespace
 
-World::World(store::Store& store, Engine& engine, Watcher& watcher, std::function<bool()> leads, std::function<void()> changed)
-    : store_(store), engine_(engine), watcher_(watcher), leads_(std::move(leads)), changed_(std::move(changed)) {
+World::World(store::Store& store, Engine& engine, Watcher& watcher, Places* places, std::function<bool()> leads,
+             std::function<void()> changed)
+    : store_(store), engine_(engine), watcher_(watcher), places_(places), leads_(std::move(leads)), changed_(std::move(changed)) {
     watcher_.report_places_to([this](const std::string& name, Addresses addresses) { found_at(name, std::move(addresses)); });
+    if (places_ != nullptr)
+        places_->report_to([this] {
+            steer_all({.cause = "config", .what = {{"geo_databases", "read again"}}});
+            changed_();
+        });
     // What others depend on comes first, so that nothing is decided twice at the start.
     for (const auto* prefix : {"monitors/", "nodes/", "instances/", "pools/", "members/", "loadbalancers/"})
         observed_.push_back(
             store.observe(prefix, [this, name = std::string(prefix)](const store::Event& event) { take(name, event); }));
 }
 
-World::~World() { watcher_.report_places_to({}); }
+World::~World() {
+    watcher_.report_places_to({});
+    if (places_ != nullptr) places_->report_to({});
+}
 
 void World::take(const std::string& prefix, const store::Event& event) {
     const auto name = event.key.substr(prefix.size());
@@ -96,14 +105,50 @@ void World::load_balancer(const std::string& name, const store::Record* record) 
     const auto object = read(record);
     if (!object) {
         seen_.erase("loadbalancers/" + name);
+        steered_.erase(name);
         return engine_.remove_rule(name);
     }
     auto rule = Rule::from(name, object->spec);
+    std::function<void()> remember;
+    if (seen_.insert("loadbalancers/" + name).second)
+        remember = [this, name, status = object->status] {
+            engine_.remember(name, Memory::from(object_at(status, "memory")),
+                             static_cast<std::int64_t>(number_at(status, "decisions", 0)), summary_in(status));
+        };
+    if (rule.steering == Steering::geo) {
+        auto& steered = steered_[name];
+        steered.rule = std::move(rule);
+        if (remember) steered.remember = std::move(remember);
+        return steer(name, steered, {});
+    }
+    if (const auto was = steered_.extract(name); was && was.mapped().remember) remember = std::move(was.mapped().remember);
     auto clients = Clients::of(rule.classes);
     engine_.set_rule(std::move(rule), std::move(clients), {});
-    if (seen_.insert("loadbalancers/" + name).second)
-        engine_.remember(name, Memory::from(object_at(object->status, "memory")),
-                         static_cast<std::int64_t>(number_at(object->status, "decisions", 0)), summary_in(object->status));
+    if (remember) remember();
+}
+
+void World::steer(const std::string& name, Steered& steered, const Trigger& trigger) {
+    auto rule = steered.rule;
+    Clients clients;
+    if (places_ == nullptr) {
+        rule.places = "where clients are is not known here";
+    } else {
+        auto sorted = places_->sort(GeoQuestion::of(rule, pools_));
+        if (!sorted) return;
+        steered.sorted = std::move(sorted);
+        rule.classes = steered.sorted->classes;
+        rule.places = steered.sorted->words;
+        clients = steered.sorted->clients;
+    }
+    engine_.set_rule(std::move(rule), std::move(clients), trigger);
+    if (const auto remember = std::exchange(steered.remember, nullptr)) remember();
+}
+
+void World::steer_all(const Trigger& trigger, const std::string& pool) {
+    for (auto& [name, steered] : steered_)
+        if (pool.empty() || std::any_of(steered.rule.pools.begin(), steered.rule.pools.end(),
+                                        [&](const Rule::Use& use) { return use.pool == pool; }))
+            steer(name, steered, trigger);
 }
 
 void World::pool(const std::string& name, const store::Record* record) {
@@ -120,8 +165,10 @@ void World::pool(const std::string& name, const store::Record* record) {
             engine_.follow_pool(name, PoolMemory::from(object_at(object->status, "memory")));
         const auto known = pools_.find(name);
         const bool elsewhere = known == pools_.end() || known->second.site != spec.site || known->second.monitors != spec.monitors;
+        const bool moved = known == pools_.end() || known->second.location != spec.location;
         pools_.insert_or_assign(name, spec);
         engine_.set_pool(std::move(spec), {});
+        if (moved) steer_all({}, name);
         if (!elsewhere) return;
     }
     for (const auto& one : in_pool_[name]) {

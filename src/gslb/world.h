@@ -1,6 +1,7 @@
 #pragma once
 
 #include "gslb/engine.h"
+#include "gslb/places.h"
 #include "gslb/ports.h"
 #include "store/store.h"
 
@@ -18,8 +19,9 @@ namespace orrery::gslb {
 class World {
 public:
     /// `changed` is called after each change, while it is being taken in: it may only note. `leads`: whether this server does;
-    /// while it does not, whom the guards of pools let go is as their status says. All must outlive this.
-    World(store::Store& store, Engine& engine, Watcher& watcher, std::function<bool()> leads, std::function<void()> changed);
+    /// while it does not, whom the guards of pools let go is as their status says. `places` may be null. All must outlive this.
+    World(store::Store& store, Engine& engine, Watcher& watcher, Places* places, std::function<bool()> leads,
+          std::function<void()> changed);
     ~World();
     /// This server leads no more: whoever does is followed.
     void follow();
@@ -45,6 +47,14 @@ private:
     void node(const std::string& name, const store::Record* record);
     void instance(const std::string& name, const store::Record* record);
 
+    /// One whose clients are sorted by where they are: its rule holds from when they are.
+    struct Steered {
+        Rule rule;
+        std::function<void()> remember; ///< once, when it first holds
+        std::shared_ptr<const GeoClasses> sorted;
+    };
+    void steer(const std::string& name, Steered& steered, const Trigger& trigger);
+    void steer_all(const Trigger& trigger, const std::string& pool = {});
     void place(const std::string& member);
     void watch(const std::string& member);
     void place_those_on(const std::string& node);
@@ -56,8 +66,10 @@ private:
     store::Store& store_;
     Engine& engine_;
     Watcher& watcher_;
+    Places* places_;
     std::function<bool()> leads_;
     std::function<void()> changed_;
+    std::map<std::string, Steered> steered_; ///< load balancers that are
     std::map<std::string, MemberSpec> members_;
     std::map<std::string, Health> remembered_; ///< of members, until they are watched
     std::map<std::string, PoolSpec> pools_;

@@ -142,7 +142,9 @@ struct JoinedChecker::State : std::enable_shared_from_this<State> {
         prober.set(key, {.probe = std::move(*probe),
                          .interval = target.wanted.interval,
                          .timeout = target.wanted.timeout,
-                         .thresholds = target.wanted.thresholds});
+                         .thresholds = target.wanted.thresholds,
+                         .fast = target.wanted.fast,
+                         .slow = target.wanted.slow});
     }
 
     void forget(const std::string& key) {

@@ -25,6 +25,7 @@ struct Wanted {
     Duration interval = std::chrono::seconds(10);
     Duration timeout = std::chrono::seconds(5);
     Thresholds thresholds;
+    Duration fast{}, slow{}; ///< intervals while results point to a change, and once it is down for long; 0: as usual
 
     json::object to_json() const;
     /// `invalid` names the field. For what comes from another process: everything is bounded.

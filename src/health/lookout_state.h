@@ -227,7 +227,7 @@ struct Lookout::State : std::enable_shared_from_this<State> {
             if (vantage.kind == "peer")
                 if (auto report = word_of(name, vantage, key, of, now)) reports.push_back(std::move(*report));
         auto rule = of.quorum;
-        rule.fresh = std::max(rule.fresh, of.wanted.interval * 3);
+        rule.fresh = std::max(rule.fresh, std::max(of.wanted.interval, of.wanted.slow) * 3);
         Finding next;
         next.decision = decide(reports, rule, of.finding.standing, now);
         next.standing = next.decision.standing;
@@ -238,7 +238,8 @@ struct Lookout::State : std::enable_shared_from_this<State> {
             if (rtt_moved(seen)) seen.told_rtt = seen.rtt;
             if (seen.told_rtt > 0) next.rtt[name] = std::round(seen.told_rtt * 10) / 10;
         }
-        next.until_change = of.wanted.interval * until.value_or(0);
+        // Once a result points to a change they come fast.
+        next.until_change = (of.wanted.fast > Duration{} ? of.wanted.fast : of.wanted.interval) * until.value_or(0);
         auto& last = of.finding;
         const bool same = last.standing == next.standing && last.stale == next.stale && last.until_change == next.until_change &&
                           last.rtt == next.rtt && last.decision.words == next.decision.words &&
@@ -304,7 +305,9 @@ struct Lookout::State : std::enable_shared_from_this<State> {
                                               .interval = of.wanted.interval,
                                               .timeout = of.wanted.timeout,
                                               .thresholds = of.wanted.thresholds,
-                                              .remembered = remembered});
+                                              .remembered = remembered,
+                                              .fast = of.wanted.fast,
+                                              .slow = of.wanted.slow});
     }
 
     void note(const std::string& key, Watched* of) {

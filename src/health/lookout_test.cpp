@@ -87,12 +87,16 @@ Task<Unit> serve_checkers(Lookout& lookout, Context ctx, net::Request& request, 
 TEST(Wanted, GoesToAnotherProcessAndBack) {
     auto wanted = tcp_wanted(80, 1500ms);
     wanted.look["contains"] = "hello";
+    wanted.fast = 500ms;
+    wanted.slow = 1min;
     const auto again = Wanted::from_json(wanted.to_json());
     ASSERT_TRUE(again.ok()) << again.error().text();
     EXPECT_TRUE(*again == wanted);
     for (const auto& [field, value] : {std::pair<const char*, json::value>{"interval", "1ms"},
                                        {"interval", 5},
                                        {"timeout", "2d"},
+                                       {"fast", "1ms"},
+                                       {"slow", 7},
                                        {"address", ""},
                                        {"look", "tcp"},
                                        {"look", json::object{{"kind", "tcp"}, {"path", "/"}}}}) {

@@ -34,18 +34,21 @@ std::string told_text(const json::object& from, std::string_view key) {
 bool Wanted::operator==(const Wanted& other) const {
     return look == other.look && address == other.address && port == other.port && interval == other.interval &&
            timeout == other.timeout && thresholds.rise == other.thresholds.rise && thresholds.fall == other.thresholds.fall &&
-           thresholds.forgive == other.thresholds.forgive;
+           thresholds.forgive == other.thresholds.forgive && fast == other.fast && slow == other.slow;
 }
 
 json::object Wanted::to_json() const {
-    return {{"look", look},
-            {"address", address},
-            {"port", port},
-            {"interval", to_text(interval)},
-            {"timeout", to_text(timeout)},
-            {"rise", thresholds.rise},
-            {"fall", thresholds.fall},
-            {"forgive", thresholds.forgive}};
+    json::object out{{"look", look},
+                     {"address", address},
+                     {"port", port},
+                     {"interval", to_text(interval)},
+                     {"timeout", to_text(timeout)},
+                     {"rise", thresholds.rise},
+                     {"fall", thresholds.fall},
+                     {"forgive", thresholds.forgive}};
+    if (fast > Duration{}) out["fast"] = to_text(fast);
+    if (slow > Duration{}) out["slow"] = to_text(slow);
+    return out;
 }
 
 Result<Wanted> Wanted::from_json(const json::object& value) {
@@ -66,6 +69,8 @@ Result<Wanted> Wanted::from_json(const json::object& value) {
     };
     if (!time("interval", out.interval)) return told_wrong("interval", "must be a time between 100ms and 24h");
     if (!time("timeout", out.timeout)) return told_wrong("timeout", "must be a time between 100ms and 24h");
+    if (value.contains("fast") && !time("fast", out.fast)) return told_wrong("fast", "must be a time between 100ms and 24h");
+    if (value.contains("slow") && !time("slow", out.slow)) return told_wrong("slow", "must be a time between 100ms and 24h");
     out.thresholds = {.rise = static_cast<int>(std::max<std::int64_t>(1, told_number(value, "rise", 2, 1000))),
                       .fall = static_cast<int>(std::max<std::int64_t>(1, told_number(value, "fall", 3, 1000))),
                       .forgive = static_cast<int>(std::max<std::int64_t>(1, told_number(value, "forgive", 1, 1000)))};

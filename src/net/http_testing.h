@@ -18,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 /// For tests only: sockets that say exactly what a test wants, on either side of a connection.
@@ -154,6 +155,30 @@ template <class State, class Function> Handler with(State& state, Function funct
         return function(std::move(ctx), request, body, out, state);
     };
 }
+
+/// A service that a test plays, and a client to speak to it. What is to be served is the heir's.
+class PlayedService {
+public:
+    explicit PlayedService(asio::any_io_executor executor)
+        : server(executor, {},
+                 [this](Context ctx, Request& request, BodyReader& body, ResponseWriter& out) {
+                     return serve(std::move(ctx), request, body, out);
+                 }),
+          client(executor, {}) {
+        EXPECT_TRUE(server.start().ok());
+    }
+    virtual ~PlayedService() = default;
+    virtual Task<Unit> serve(Context ctx, Request& request, BodyReader& body, ResponseWriter& out) = 0;
+    std::string url(std::string_view path = {}) const {
+        return "http://127.0.0.1:" + std::to_string(server.port()) + std::string(path);
+    }
+    asio::awaitable<void> stop() {
+        co_await client.stop();
+        co_await server.stop(0s);
+    }
+    HttpServer server;
+    HttpClient client;
+};
 
 inline Url url_of(const HttpServer& server, std::string target = "/") {
     return {"http", "127.0.0.1", server.port(), std::move(target)};

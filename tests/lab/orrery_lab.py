@@ -547,6 +547,45 @@ class Cli:
         return self
 
 
+class Web:
+    """Answers HTTP at an address of its own, with a status that can be changed or asked for; remembers when it answered what."""
+
+    def __init__(self, address, port=8088):
+        self.status, self.answered, self.clients = 200, [], set()
+        self.socket = socket.socket()
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind((address, port))
+        self.socket.listen(64)
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self):
+        while True:
+            try:
+                client, _ = self.socket.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client):
+        self.clients.add(client)
+        with contextlib.suppress(OSError), client:
+            while client.recv(4096):
+                status = self.status() if callable(self.status) else self.status
+                self.answered.append((time.monotonic(), status))
+                client.sendall(f"HTTP/1.1 {status} X\r\nContent-Length: 2\r\n\r\nok".encode())
+        self.clients.discard(client)
+
+    @property
+    def asked(self):
+        return len(self.answered)
+
+    def close(self):
+        for one in (self.socket, *self.clients):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+
+
 def node(name, labels=None, **spec):
     return {"kind": "Node", "name": name, "labels": labels or {}, "spec": {"address": "192.0.2.1", **spec}}
 

@@ -2,7 +2,7 @@
 #include "drivers/externaldns/externaldns.h"
 #include "drivers/externaldns/externaldns_messages.h"
 #include "drivers/rest/rest.h"
-#include "net/http_server.h"
+#include "net/http_testing.h"
 
 #include <boost/json/array.hpp>
 #include <boost/json/serialize.hpp>
@@ -27,16 +27,9 @@ gslb::RecordSets marked(RecordType type, std::vector<std::string> values, std::u
 }
 
 /// An adapter in memory, as ExternalDNS 0.21's own server behaves; it takes no TTL below 60.
-struct FakeAdapter {
-    explicit FakeAdapter(asio::any_io_executor executor)
-        : server(executor, {},
-                 [this](Context ctx, net::Request& request, net::BodyReader& body, net::ResponseWriter& out) {
-                     return serve(std::move(ctx), request, body, out);
-                 }),
-          client(executor, {}) {
-        EXPECT_TRUE(server.start().ok());
-    }
-    Task<Unit> serve(Context ctx, net::Request& request, net::BodyReader& body, net::ResponseWriter& out) {
+struct FakeAdapter final : net::peers::PlayedService {
+    using PlayedService::PlayedService;
+    Task<Unit> serve(Context ctx, net::Request& request, net::BodyReader& body, net::ResponseWriter& out) override {
         CO_TRY(const auto text, co_await net::read_all(ctx, body, 1 << 20));
         if (request.headers.get("Accept") != externaldns_media_type) co_return co_await out.send(ctx, {406, {}, ""});
         if (fail_with != 0) co_return co_await out.send(ctx, {fail_with, {}, "boom"});
@@ -69,20 +62,14 @@ struct FakeAdapter {
         co_return co_await out.send(ctx, {204, {}, ""});
     }
     std::unique_ptr<gslb::Publisher> publisher() {
-        auto made = externaldns_publisher(client, {.url = fmt::format("http://127.0.0.1:{}/token/", server.port())});
+        auto made = externaldns_publisher(client, {.url = url("/token/")});
         EXPECT_TRUE(made.ok());
         return std::move(*made);
-    }
-    asio::awaitable<void> stop() {
-        co_await client.stop();
-        co_await server.stop(0s);
     }
     json::array records;
     std::string filters = R"({"filters": ["lab.test"]})";
     int writes = 0, fail_with = 0;
     bool forgets_ttl = false;
-    net::HttpServer server;
-    net::HttpClient client;
 };
 
 Task<gslb::RecordSets> standing_at(gslb::Publisher& publisher, std::string name = www) {

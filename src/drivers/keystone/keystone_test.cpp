@@ -1,6 +1,6 @@
 #include "core/testing.h"
 #include "drivers/keystone/keystone.h"
-#include "net/http_server.h"
+#include "net/http_testing.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -15,17 +15,10 @@ using identity::Role;
 namespace {
 
 /// What the driver needs of Keystone: a login, and the validation of tokens. tests/conformance/keystone asks the real one the same.
-struct FakeKeystone {
-    explicit FakeKeystone(asio::any_io_executor executor)
-        : server(executor, {},
-                 [this](Context ctx, net::Request& request, net::BodyReader& body, net::ResponseWriter& out) {
-                     return serve(std::move(ctx), request, body, out);
-                 }),
-          client(executor, {}) {
-        EXPECT_TRUE(server.start().ok());
-    }
+struct FakeKeystone final : net::peers::PlayedService {
+    using PlayedService::PlayedService;
 
-    Task<Unit> serve(Context ctx, net::Request& request, net::BodyReader& body, net::ResponseWriter& out) {
+    Task<Unit> serve(Context ctx, net::Request& request, net::BodyReader& body, net::ResponseWriter& out) override {
         CO_TRY(const auto text, co_await net::read_all(ctx, body, 65536));
         if (hang) {
             std::ignore = co_await real_clock().sleep(1h);
@@ -57,7 +50,7 @@ struct FakeKeystone {
 
     KeystoneOptions options() const {
         KeystoneOptions options;
-        options.url = fmt::format("http://127.0.0.1:{}", server.port());
+        options.url = url();
         options.user = "orrery";
         options.password = password;
         options.roles = {{"reader", Role::viewer}, {"admin", Role::admin}};
@@ -69,10 +62,6 @@ struct FakeKeystone {
         EXPECT_TRUE(made.ok());
         return std::move(*made);
     }
-    asio::awaitable<void> stop() {
-        co_await client.stop();
-        co_await server.stop(0s);
-    }
 
     std::map<std::string, std::string> tokens;
     std::set<std::string> service_tokens;
@@ -80,8 +69,6 @@ struct FakeKeystone {
     int logins = 0, validations = 0, fail_with = 0;
     bool hang = false;
     VirtualClock clock;
-    net::HttpServer server;
-    net::HttpClient client;
 };
 
 Task<identity::TokenSource::Answer> ask_keystone(identity::TokenSource& source, std::string token) {

@@ -1,6 +1,6 @@
 #include "core/testing.h"
 #include "drivers/keystone/session.h"
-#include "net/http_server.h"
+#include "net/http_testing.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -15,16 +15,9 @@ using ::testing::Not;
 namespace {
 
 /// A Keystone and a service of its catalog, at one address.
-struct FakeCloud {
-    explicit FakeCloud(asio::any_io_executor executor)
-        : server(executor, {},
-                 [this](Context ctx, net::Request& request, net::BodyReader& body, net::ResponseWriter& out) {
-                     return serve(std::move(ctx), request, body, out);
-                 }),
-          client(executor, {}) {
-        EXPECT_TRUE(server.start().ok());
-    }
-    Task<Unit> serve(Context ctx, net::Request& request, net::BodyReader& body, net::ResponseWriter& out) {
+struct FakeCloud final : net::peers::PlayedService {
+    using PlayedService::PlayedService;
+    Task<Unit> serve(Context ctx, net::Request& request, net::BodyReader& body, net::ResponseWriter& out) override {
         CO_TRY(const auto text, co_await net::read_all(ctx, body, 65536));
         if (request.target.path == "/v3/auth/tokens") {
             ++logins;
@@ -45,22 +38,16 @@ struct FakeCloud {
         co_return co_await out.send(ctx, {202, {}, text});
     }
     std::shared_ptr<OpenstackSession> session(OpenstackLogin login = {.user = "svc", .password = "the password"}) {
-        login.url = fmt::format("http://127.0.0.1:{}", server.port());
+        login.url = url();
         auto made = OpenstackSession::make(client, clock, "designate.keystone", std::move(login));
         EXPECT_TRUE(made.ok());
         return std::move(*made);
-    }
-    asio::awaitable<void> stop() {
-        co_await client.stop();
-        co_await server.stop(0s);
     }
     std::vector<std::string> seen;
     std::string token, suffix, last_login;
     int logins = 0;
     bool keystone_down = false;
     VirtualClock clock;
-    net::HttpServer server;
-    net::HttpClient client;
 };
 
 Task<net::ClientResponse> zones(OpenstackSession& session) {

@@ -2,7 +2,7 @@
 #include "drivers/powerdns/powerdns.h"
 #include "drivers/powerdns/powerdns_messages.h"
 #include "drivers/rest/rest.h"
-#include "net/http_server.h"
+#include "net/http_testing.h"
 
 #include <boost/json/array.hpp>
 #include <fmt/format.h>
@@ -34,16 +34,9 @@ gslb::Change change_of(const std::string& name, std::vector<std::string> address
 }
 
 /// What the driver needs of PowerDNS.
-struct FakePowerdns {
-    explicit FakePowerdns(asio::any_io_executor executor)
-        : server(executor, {},
-                 [this](Context ctx, net::Request& request, net::BodyReader& body, net::ResponseWriter& out) {
-                     return serve(std::move(ctx), request, body, out);
-                 }),
-          client(executor, {}) {
-        EXPECT_TRUE(server.start().ok());
-    }
-    Task<Unit> serve(Context ctx, net::Request& request, net::BodyReader& body, net::ResponseWriter& out) {
+struct FakePowerdns final : net::peers::PlayedService {
+    using PlayedService::PlayedService;
+    Task<Unit> serve(Context ctx, net::Request& request, net::BodyReader& body, net::ResponseWriter& out) override {
         CO_TRY(const auto text, co_await net::read_all(ctx, body, 1 << 20));
         seen.push_back(request.method + " " + request.target.path + (request.target.param("rrset_name") ? "?" : ""));
         if (fail_with != 0) co_return co_await out.send(ctx, {fail_with, {}, "Internal Server Error"});
@@ -56,18 +49,12 @@ struct FakePowerdns {
         co_return co_await out.send(ctx, {204, {}, ""});
     }
     std::unique_ptr<gslb::Publisher> publisher(std::string key = "the-key") {
-        auto made = powerdns_publisher(client, {.url = fmt::format("http://127.0.0.1:{}", server.port()), .key = std::move(key)});
+        auto made = powerdns_publisher(client, {.url = url(), .key = std::move(key)});
         EXPECT_TRUE(made.ok());
         return std::move(*made);
     }
-    asio::awaitable<void> stop() {
-        co_await client.stop();
-        co_await server.stop(0s);
-    }
     std::vector<std::string> seen, bodies;
     int fail_with = 0;
-    net::HttpServer server;
-    net::HttpClient client;
 };
 
 } // namespace

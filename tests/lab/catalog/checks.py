@@ -6,7 +6,6 @@ import json
 import os
 import socket
 import sys
-import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
@@ -14,34 +13,6 @@ sys.dont_write_bytecode = True
 import orrery_lab as lab  # noqa: E402
 
 BASE = f"127.{40 + os.getpid() % 180}.{os.getpid() // 180 % 250}"
-
-
-class Listener:
-    """Takes connections at an address of its own and answers HTTP with a status that can be changed."""
-
-    def __init__(self, address, port=8088):
-        self.status, self.asked = 200, 0
-        self.socket = socket.socket()
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind((address, port))
-        self.socket.listen(64)
-        threading.Thread(target=self.run, daemon=True).start()
-
-    def run(self):
-        while True:
-            try:
-                client, _ = self.socket.accept()
-            except OSError:
-                return
-            with contextlib.suppress(OSError), client:
-                if client.recv(4096):
-                    self.asked += 1
-                    client.sendall(f"HTTP/1.1 {self.status} X\r\nContent-Length: 2\r\n\r\nok".encode())
-
-    def close(self):
-        with contextlib.suppress(OSError):
-            self.socket.shutdown(socket.SHUT_RDWR)
-        self.socket.close()
 
 
 def dig(address, name, kind=1):
@@ -68,7 +39,7 @@ def main(options):
     server.start()
     names = (f"{BASE}.1", 18600)
     api = server.api()
-    listeners = {name: Listener(f"{BASE}.{10 + i}") for i, name in enumerate(("n1", "n2", "n3"))}
+    listeners = {name: lab.Web(f"{BASE}.{10 + i}") for i, name in enumerate(("n1", "n2", "n3"))}
     for i, name in enumerate(listeners):
         api.put(f"/v1/nodes/{name}", lab.node(name, {"role": "web"}, address=f"{BASE}.{10 + i}"))
     api.put("/v1/services/web", {"kind": "Service", "name": "web", "spec": {

@@ -2,14 +2,12 @@
 """examples/gslb/ as it stands: two sites, one cut off. What names answer on the wire, why, what if, and what is left after kill -9.
 
 The lab has a network of its own: the server at 198.18.0.53, each site behind a wire that can be cut."""
-import contextlib
 import json
 import os
 import random
 import socket
 import subprocess
 import sys
-import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
@@ -26,33 +24,6 @@ def ip(*words):
     done = subprocess.run(["ip", *words], capture_output=True, text=True)
     if done.returncode != 0:
         raise lab.Failed(f"ip {' '.join(words)}: {done.stderr.strip()}")
-
-
-class Web:
-    """Answers HTTP at one address; remembers when it answered what."""
-
-    def __init__(self, address, port=8080):
-        self.status, self.answered = 200, []
-        self.socket = socket.socket()
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind((address, port))
-        self.socket.listen(64)
-        threading.Thread(target=self.run, daemon=True).start()
-
-    def run(self):
-        while True:
-            try:
-                client, _ = self.socket.accept()
-            except OSError:
-                return
-            threading.Thread(target=self.serve, args=(client,), daemon=True).start()
-
-    def serve(self, client):
-        with contextlib.suppress(OSError), client:
-            while client.recv(4096):
-                status = self.status() if callable(self.status) else self.status
-                self.answered.append((time.monotonic(), status))
-                client.sendall(f"HTTP/1.1 {status} X\r\nContent-Length: 2\r\n\r\nok".encode())
 
 
 SITE = """
@@ -250,7 +221,7 @@ def member(pool, i, weight, state, api=None):
 
 def measured(api, rounds):
     """From the answer to the probe that decides until the name is another on the wire."""
-    web = Web("198.18.0.1", 8081)
+    web = lab.Web("198.18.0.1", 8081)
     turn = {"n": 0}
 
     def alternate():

@@ -1,0 +1,263 @@
+#!/usr/bin/python3
+"""Names by where clients are, drained before work, and taken over from gdnsd, which answers beside us.
+
+Everything is on loopback: machines are addresses in 127.0.0.0/8."""
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.dont_write_bytecode = True
+import mmdb  # noqa: E402
+import orrery_lab as lab  # noqa: E402
+
+EU, US = "198.51.100.1", "203.0.113.1"
+GEO = """
+kind: Zone
+name: geo
+spec: {origin: geo.example, nameservers: [ns1.geo.example], records: "ns1 A 127.0.0.1"}
+---
+{kind: Pool, name: eu, spec: {location: {latitude: 52.4, longitude: 4.9}}}
+---
+{kind: Pool, name: us, spec: {location: {latitude: 40.7, longitude: -74.0}}}
+---
+{kind: Member, name: eu-1, spec: {pool: eu, addresses: [198.51.100.1]}}
+---
+{kind: Member, name: us-1, spec: {pool: us, addresses: [203.0.113.1]}}
+---
+kind: LoadBalancer
+name: near
+spec:
+  fqdn: near.geo.example
+  zone: geo.example
+  pools: [{pool: eu}, {pool: us}]
+  steering: geo
+  geo: {rules: [{country: DE, pools: [us], strict: true}], nearest: true}
+"""
+
+
+def dig(port, name, *more, short=True):
+    done = subprocess.run(["dig", *(["+short"] if short else []), "+tries=1", "+time=2", "-p", str(port), "@127.0.0.1", name, *more], capture_output=True, text=True, timeout=10)
+    return sorted(done.stdout.split()) if short else done.stdout
+
+
+def subnet(port, prefix):
+    """The answer for a network, and how much of it that is for."""
+    out = dig(port, "near.geo.example", f"+subnet={prefix}", short=False)
+    scope = re.search(r"CLIENT-SUBNET: \S+/\d+/(\d+)", out)
+    return re.findall(r"\bA\s+(\d+\.\d+\.\d+\.\d+)$", out.split("ANSWER SECTION:")[1].split("\n\n")[0], re.M) if "ANSWER SECTION:" in out else [], int(scope.group(1)) if scope else None
+
+
+class FirstAnswer(threading.Thread):
+    """Asks every millisecond until somebody answers, and keeps what that was: (code, how many records)."""
+
+    def __init__(self, port, name):
+        super().__init__(daemon=True)
+        self.answer = None
+        self.query = b"\x12\x34\0\0\0\x01\0\0\0\0\0\0" + b"".join(bytes([len(p)]) + p.encode() for p in name.split(".")) + b"\0\0\x01\0\x01"
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.settimeout(0.001)
+        self.socket.connect(("127.0.0.1", port))
+        self.start()
+
+    def run(self):
+        while self.answer is None:
+            try:
+                self.socket.send(self.query)
+                got = self.socket.recv(4096)
+                self.answer = (got[3] & 15, int.from_bytes(got[6:8], "big"))
+            except TimeoutError:
+                pass
+            except OSError:  # nobody is there yet
+                time.sleep(0.001)
+
+    def wait(self):
+        self.join(20)
+        return self.answer
+
+
+def put_database(file, networks):
+    with open(file + ".new", "wb") as out:
+        out.write(mmdb.database(networks))
+    os.rename(file + ".new", file)
+
+
+def geo(server, cli, api, port, file):
+    cli.ok("apply", "-f", "-", stdin=GEO)
+    lab.wait_until("the name is answered", lambda: dig(port, "near.geo.example"), 5)
+    lab.equal("a client in the Netherlands: Amsterdam, for all of its /25", subnet(port, "192.0.2.0/24"), ([EU], 25))
+    lab.equal("one in New York: New York", subnet(port, "192.0.3.0/24"), ([US], 24))
+    lab.equal("one in Germany: as the rule says", subnet(port, "192.0.2.128/25"), ([US], 25))
+    lab.equal("over IPv6 too", subnet(port, "2001:db8:1::/48")[0], [EU])
+    lab.equal("one that nobody knows: the pools as listed", dig(port, "near.geo.example"), [EU])
+    why = cli.ok("gslb", "why", "near", "--client", "192.0.2.130")
+    lab.contains("why", why, "known from Test-City of 2023-11-14", "us-1 203.0.113.1")
+    lab.say(why.strip())
+    what = api.get("/v1/loadbalancers/near/whatif?down=us-1")
+    lab.check("what if New York failed: its clients would get Amsterdam, those of the strict rule would not", [c["pools"] for c in what["after"]["classes"]][-1] == ["eu"], what["after"]["classes"])
+
+    server.kill()
+    api.close()
+    first = FirstAnswer(port, "near.geo.example")
+    server.start()
+    lab.equal("after kill -9 the very first answer that leaves the server is right: NOERROR, one address", first.wait(), (0, 1))
+    lab.equal("and by place", subnet(port, "192.0.3.0/24"), ([US], 24))
+
+    with open(file + ".new", "w") as out:
+        out.write("not a database")
+    os.rename(file + ".new", file)
+    lab.wait_until("a file that is none is refused, and said", lambda: server.metrics().get("orrery_gslb_geo_databases_in_trouble") == 1, 20)
+    lab.contains("in words", server.log_text(), "this is no MaxMind DB file", "what was read before is used")
+    lab.equal("and the last good one holds", subnet(port, "192.0.3.0/24"), ([US], 24))
+    put_database(file, {"192.0.3.0/24": mmdb.city("EU", "NL", 52.4, 4.9)})
+    began = time.monotonic()
+    lab.wait_until("a new one is taken over", lambda: subnet(port, "192.0.3.0/24")[0] == [EU], 20)
+    lab.say(f"within {time.monotonic() - began:.1f} s")
+    record = lab.wait_until("and is a record", lambda: next((d["spec"] for d in api.get("/v1/loadbalancers/near/decisions?limit=1")["items"] if d["spec"].get("trigger", {}).get("geo_databases")), None), 5)
+    lab.equal("with its cause", record["cause"], "config")
+
+
+WORK = """
+kind: Job
+name: %s
+spec:
+  tasks:
+    - {name: leave, on: web, run: {names: {drain: new kernel}}, batch: {serial: 1, through: return}}
+    - {name: work, on: web, after: {task: leave, same_host: true}, run: {local: {program: work}}}
+    - {name: return, on: web, after: {task: work, same_host: true}, run: {names: {return: true}}}
+"""
+
+
+def drained(cli, api, port, ran):
+    """Two machines behind one name; a job that works on each in turn."""
+    for number in (1, 2):
+        api.put(f"/v1/nodes/web-{number}", {"kind": "Node", "name": f"web-{number}", "labels": {"role": "web"}, "spec": {"address": f"127.0.1.{number}"}})
+    api.put("/v1/pools/web", {"kind": "Pool", "name": "web", "spec": {}})
+    for number in (1, 2):
+        api.put(f"/v1/members/web-{number}", {"kind": "Member", "name": f"web-{number}", "spec": {"pool": "web", "node": f"web-{number}", "capacity": 100}})
+    api.put("/v1/loadbalancers/web", {"kind": "LoadBalancer", "name": "web", "spec": {"fqdn": "web.geo.example", "zone": "geo.example", "pools": [{"pool": "web"}], "demand": 80, "ttl": {"max": "2s", "min": "2s"}}})
+    both = ["127.0.1.1", "127.0.1.2"]
+    lab.wait_until("both machines answer", lambda: dig(port, "web.geo.example") == both, 5)
+    cli.ok("job", "submit", "-f", "-", stdin=WORK % "kernels")
+    seen = []
+
+    def over():
+        now = dig(port, "web.geo.example")
+        if not seen or seen[-1][1] != now:
+            seen.append((time.time(), now))
+        return api.get("/v1/jobs/kernels").get("status", {}).get("state") in ("succeeded", "failed", "cancelled", "refused")
+
+    lab.wait_until("the job is over", over, 60, 0.02)
+    lab.equal("it succeeded", api.get("/v1/jobs/kernels")["status"]["state"], "succeeded")
+    lab.wait_until("both answer again", lambda: over() and seen[-1][1] == both, 5)
+    lab.say("; ".join(f"{at - seen[0][0]:.1f} s {', '.join(a.rsplit('.', 1)[1] for a in answer)}" for at, answer in seen))
+    lab.equal("one at a time was taken out, and put back before the next", [answer for _, answer in seen], [both, [both[1]], both, [both[0]], both])
+    with open(ran) as file:
+        worked = [line.split() for line in file]
+    lab.equal("both were worked on", [host for host, _ in worked], ["web-1", "web-2"])
+    for (host, at), (left, _) in zip(worked, (seen[1], seen[3])):
+        lab.check(f"work on {host} began {float(at) - left:.1f} s after its name was another: not before resolvers had forgotten it (2 s)", float(at) - left >= 1.9, (at, left))
+    record = next(d["spec"] for d in api.get("/v1/loadbalancers/web/decisions?limit=20")["items"] if d["spec"]["cause"] == "admin")
+    lab.check("the record says who and why", record.get("actor") and api.get("/v1/loadbalancers/web/decisions?limit=20"), record)
+    reasons = {d["spec"].get("reason") for d in api.get("/v1/loadbalancers/web/decisions?limit=20")["items"]}
+    lab.check("why: the words of the task", any(r and "new kernel" in r for r in reasons), reasons)
+
+    api.patch("/v1/nodes/web-1", {"spec": {"maintenance": {"enabled": True, "reason": "disk"}}})
+    lab.wait_until("maintenance of a machine takes it out", lambda: dig(port, "web.geo.example") == ["127.0.1.2"], 5)
+    lab.contains("and says so", api.get("/v1/members/web-1")["status"].get("why", ""), "maintenance")
+    api.patch("/v1/nodes/web-1", {"spec": {"maintenance": {"enabled": False}}})
+    lab.wait_until("and its end puts it back", lambda: dig(port, "web.geo.example") == both, 5)
+
+    api.put("/v1/loadbalancers/web", {"kind": "LoadBalancer", "name": "web", "spec": {"fqdn": "web.geo.example", "zone": "geo.example", "pools": [{"pool": "web"}], "demand": 180, "ttl": {"max": "2s", "min": "2s"}}})
+    cli.ok("job", "submit", "-f", "-", stdin=WORK % "too-much")
+    lab.wait_until("where one alone could not carry it the job stops", lambda: api.get("/v1/jobs/too-much").get("status", {}).get("state") == "failed", 30)
+    lab.equal("and nothing was taken out", dig(port, "web.geo.example"), both)
+
+
+GDNSD = """options => {{ listen => [ 127.0.0.1:{dns} ], run_dir => "{folder}/run", state_dir => "{folder}/state" }}
+service_types => {{ web => {{ plugin => http_status, port => {web}, url_path => /up, interval => 2, timeout => 1, up_thresh => 2, ok_thresh => 1, down_thresh => 2 }} }}
+plugins => {{
+  http_status => {{}}
+  multifo => {{ service_types => web, up_thresh => 0.5
+    pub => {{ addrs_v4 => {{ a => 127.0.2.1, b => 127.0.2.2 }} }} }}
+  simplefo => {{ two => {{ primary => 127.0.2.1, secondary => 127.0.2.2, service_types => web }} }}
+  weighted => {{ multi => true, lb => {{ a => [ 127.0.2.1, 10 ], b => [ 127.0.2.2, 10 ], service_types => web }} }}
+}}
+"""
+ZONE = """@ SOA ns1 hostmaster 1 7200 900 604800 60
+@ NS ns1
+ns1 A 127.0.0.1
+www 20/10 DYNA multifo!pub
+two 20 DYNA simplefo!two
+lb 20 DYNA weighted!lb
+plain A 192.0.2.80
+"""
+
+
+def taken_over(cli, port):
+    """gdnsd's own configuration: gdnsd takes it, we take it, and both answer alike while members come and go."""
+    folder = lab.scratch("gdnsd")
+    for part in ("zones", "run", "state"):
+        os.makedirs(os.path.join(folder, part), exist_ok=True)
+    web, dns = lab.free_port(), lab.free_port()
+    config = os.path.join(folder, "config")
+    lab.write_file(config, GDNSD.format(dns=dns, web=web, folder=folder))
+    zone = os.path.join(folder, "zones", "moved.example")
+    lab.write_file(zone, ZONE)
+    done = subprocess.run(["gdnsd", "-c", folder, "checkconf"], capture_output=True, text=True)
+    lab.check("gdnsd takes the configuration", done.returncode == 0, done.stderr)
+    webs = [lab.Web(address, web) for address in ("127.0.2.1", "127.0.2.2")]
+    theirs = lab.Process("gdnsd", ["gdnsd", "-c", folder, "start"])
+    imported = cli("gslb", "import", "gdnsd", config, zone)
+    lab.check("we read it", imported.status == 0, imported)
+    lab.say(imported.err.strip())
+    cli.ok("apply", "-f", "-", stdin=imported.out)
+    names = ["www", "two", "lb", "plain", "ns1"]
+
+    def both():
+        return [(dig(dns, f"{n}.moved.example"), dig(port, f"{n}.moved.example")) for n in names]
+
+    def alike(expected):
+        return lambda: all(a == b for a, b in both()) and dig(port, "www.moved.example") == expected
+
+    one, two = "127.0.2.1", "127.0.2.2"
+    try:
+        lab.wait_until("both answer alike: all is well", alike([one, two]), 20, 0.2)
+        lab.equal("failover: the first", dig(port, "two.moved.example"), [one])
+        webs[0].status = 500
+        lab.wait_until("the first fails: alike", alike([two]), 20, 0.2)
+        lab.equal("failover: the second", dig(port, "two.moved.example"), [two])
+        webs[1].status = 500
+        lab.wait_until("all fail: alike, and everybody is answered", alike([one, two]), 20, 0.2)
+        webs[0].status = webs[1].status = 200
+        lab.wait_until("all come back: alike", alike([one, two]), 30, 0.2)
+        lab.say("; ".join(f"{n}: {', '.join(a)}" for n, (a, _) in zip(names, both())))
+    finally:
+        theirs.kill()
+
+
+def main(options):
+    for name, package in (("dig", "bind9-dnsutils"), ("gdnsd", "gdnsd")):
+        lab.program(name, package)
+    file = os.path.join(lab.scratch("places"), "city.mmdb")
+    put_database(file, {"192.0.2.0/25": mmdb.city("EU", "NL", 52.4, 4.9, "NH"), "192.0.2.128/25": mmdb.city("EU", "DE", 52.5, 13.4),
+                        "192.0.3.0/24": mmdb.city("NA", "US", 40.7, -74.0), "2001:db8::/32": mmdb.city("EU", "NL", 52.4, 4.9)})
+    ran = os.path.join(lab.scratch(), "worked")
+    work = lab.write_file(os.path.join(lab.scratch("programs"), "work"), f'#!/bin/sh\necho "${{ORRERY_TASK#*@}} $(date +%s.%N)" >>{ran}\nsleep 1\n', 0o700)
+    port = lab.free_port()
+    server = lab.Server(options.orrery, arguments=["--dns-listen", f"127.0.0.1:{port}", "--dns-geo-databases", file, "--jobs-programs", f"work={work}"])
+    server.start()
+    cli, api = lab.Cli(options.orrery, server).login(server), server.api()
+    geo(server, cli, api, port, file)
+    api = server.api()
+    drained(cli, api, port, ran)
+    taken_over(cli, port)
+    lab.check("the server stops when told to", server.stop() == 0)
+
+
+if __name__ == "__main__":
+    lab.run(main)

@@ -229,7 +229,7 @@ Result<Unit> read_type(const Fields& fields, Written& out) {
         if (type != "IP") out.labels[type_label] = type;
     }
     const bool neutron = out.labels.contains(type_label);
-    if (neutron && out.labels.at(type_label) == balancer_type &&
+    if (neutron && text_in(out.labels, type_label) == balancer_type &&
         (list_in(out.spec, "addresses").empty() || out.spec.contains("balancer"))) {
         TRY(const auto id, fields.text("neutron_id"));
         const auto region = text_in(out.spec, "site");

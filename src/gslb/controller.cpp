@@ -239,22 +239,33 @@ struct Controller::State : std::enable_shared_from_this<State> {
         }
     }
 
-    bool has_writes() const { return !records.empty() || !unled.empty() || !statuses.empty() || !pool_statuses.empty(); }
+    bool has_writes() const { return !records.empty() || !statuses.empty() || !pool_statuses.empty(); }
+
+    /// While this server leads its own memory counts, and it writes; else it follows who does.
+    asio::awaitable<void> lead_loop(Context ctx) {
+        while ((co_await leadership.elected(ctx)).ok()) {
+            leading = true;
+            engine.lead();
+            take_over();
+            to_write.notify_all();
+            if (!(co_await leadership.deposed(ctx)).ok()) co_return;
+            leading = false;
+            world->follow();
+        }
+    }
 
     asio::awaitable<void> write_loop(Context ctx) {
         Duration backoff{};
         while (true) {
-            while (!has_writes()) {
+            while (!leading || !has_writes()) {
                 if (!(co_await to_write.wait(ctx)).ok()) co_return;
             }
             const auto fence = leadership.fence();
-            if (!fence) {
-                leading = false;
+            if (!fence) { // late to renew: it may be us again, or another
                 leave_to_another();
-                if (has_writes() && !(co_await leadership.elected(ctx)).ok()) co_return;
+                if (!(co_await leadership.elected(ctx)).ok()) co_return;
                 continue;
             }
-            if (!std::exchange(leading, true)) take_over();
             const auto written = co_await write_some(ctx, *fence);
             if (written.ok()) {
                 backoff = {};
@@ -498,7 +509,8 @@ Controller::Controller(asio::any_io_executor executor, resource::Resources& reso
             if (auto name = state->engine.name_of_fqdn(fqdn); !name.empty()) state->statuses.insert(std::move(name));
             state->to_write.notify_all();
         });
-    state_->world = std::make_unique<World>(resources.store(), state_->engine, watcher, [state] { state->work.notify_all(); });
+    state_->world = std::make_unique<World>(resources.store(), state_->engine, watcher, [state] { return state->leadership.leads(); },
+                                             [state] { state->work.notify_all(); });
 }
 
 Controller::~Controller() {
@@ -511,6 +523,7 @@ asio::awaitable<void> Controller::run(Context ctx) {
     co_await asio::this_coro::throw_if_cancelled(false);
     const auto state = state_;
     state->group.spawn(state->decide_loop(ctx));
+    state->group.spawn(state->lead_loop(ctx));
     state->group.spawn(state->write_loop(ctx));
     state->group.spawn(state->sweep_loop(ctx));
     // Until somebody cancels this.

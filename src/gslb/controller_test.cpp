@@ -205,6 +205,48 @@ CO_TEST(GslbController, AStepOfTheClockReleasesNothing) {
     }
 }
 
+CO_TEST(GslbController, WhomAGuardLetsGoIsTheSameAtEveryServerAndAfterAllWereKilled) {
+    auto shared = std::make_shared<store::MemoryStore::Shared>();
+    const auto fails = [](Plant& plant, std::vector<std::string> members) -> asio::awaitable<void> {
+        for (const auto& member : members) {
+            plant.watcher.say(member, Health::down, "web: refused");
+            co_await plant.settle();
+        }
+    };
+    std::size_t decisions = 0;
+    {
+        Plant leader(loop, shared);
+        CO_ASSERT_OK(co_await furnish(leader));
+        CO_ASSERT_OK(co_await leader.put("pools", "eu", "{site: ams, monitors: [web], guard: {most: 1, window: 10m}}"));
+        co_await leader.settle();
+        Plant other(loop, shared, "b");
+        co_await other.settle();
+        for (const auto* member : {"eu-1", "eu-2", "us-1"})
+            for (auto* plant : {&leader, &other}) plant->watcher.say(member, Health::up);
+        co_await leader.settle();
+        co_await other.settle();
+        co_await fails(leader, {"eu-2", "eu-1"});
+        co_await fails(other, {"eu-1", "eu-2"}); // it looks at other instants
+        EXPECT_THAT(leader.sink.addresses("www.gslb.test"), ElementsAre("192.0.2.1"));
+        CO_ASSERT_OK(co_await other.house.store.catch_up(carla));
+        co_await other.settle();
+        EXPECT_THAT(other.sink.addresses("www.gslb.test"), ElementsAre("192.0.2.1")) << "as the one that leads";
+        other.watcher.say("eu-1", Health::down, "web: timeout_connect");
+        co_await other.settle();
+        EXPECT_THAT(other.sink.addresses("www.gslb.test"), ElementsAre("192.0.2.1")) << "and so it stays";
+        decisions = leader.decisions("www").size();
+        co_await other.group.stop();
+        co_await leader.group.stop();
+    }
+    Plant plant(loop, shared);
+    co_await plant.settle();
+    EXPECT_THAT(plant.sink.addresses("www.gslb.test"), ElementsAre("192.0.2.1"));
+    co_await fails(plant, {"eu-1", "eu-2"});
+    EXPECT_THAT(plant.sink.addresses("www.gslb.test"), ElementsAre("192.0.2.1"));
+    EXPECT_EQ(plant.decisions("www").size(), decisions);
+    co_await plant.group.stop();
+}
+
 CO_TEST(GslbController, WhoIsNotBelievedLeavesARecord) {
     Plant plant(loop);
     CO_ASSERT_OK(co_await furnish(plant));

@@ -17,6 +17,7 @@ struct Pool {
     std::set<std::string> users;      ///< names
     std::set<std::string> by_latency; ///< those of them to which its distance matters
     PoolMemory memory;
+    std::optional<PoolMemory> led; ///< as the leader has it; nothing: this server decides by its own
     PoolViewPtr view;
     std::vector<Withheld> withheld;
     std::optional<WallTime> look_again;
@@ -43,6 +44,38 @@ std::vector<std::pair<std::string, std::string>> keys_of(const std::vector<Withh
 
 constexpr std::size_t most_also = 16;
 
+/// Of several things that happened before a turn, which one a change is put down to: a person's word; that a member is found
+/// otherwise; how things are set up; what else was noticed; time.
+int rank_of(const Trigger& trigger) {
+    if (trigger.cause == "admin") return 4;
+    if (trigger.cause == "config") return 2;
+    if (trigger.cause == "time" || trigger.cause == "leader") return 0;
+    return text_at(trigger.what, "from") == text_at(trigger.what, "to") ? 1 : 3;
+}
+
+/// One that stands for both: several that failed together are one change with several reasons. The later of equals comes first.
+Trigger both(Trigger before, Trigger later) {
+    if (before.cause == later.cause && before.what == later.what && before.actor == later.actor && before.reason == later.reason)
+        return later;
+    if (rank_of(later) < rank_of(before)) std::swap(before, later);
+    auto also = array_at(before.what, "also");
+    before.what.erase("also");
+    for (const auto& one : array_at(later.what, "also"))
+        if (also.size() < most_also) also.push_back(one);
+    if (!before.what.empty() && rank_of(before) > 1 && also.size() < most_also) {
+        if (before.cause != later.cause) before.what["cause"] = before.cause;
+        if (!before.actor.empty()) before.what["actor"] = before.actor;
+        if (!before.reason.empty()) before.what["reason"] = before.reason;
+        also.emplace_back(std::move(before.what));
+    }
+    if (!also.empty()) later.what["also"] = std::move(also);
+    return later;
+}
+
+Trigger by_word_of(const Override& said, const char* what, const std::string& which) {
+    return {.cause = "admin", .what = {{what, which}, {"said", name_of(said.what)}}, .actor = said.by, .reason = said.reason};
+}
+
 bool is_panic(const Decision& decision) { return decision.condition == Condition::panic; }
 
 } // namespace
@@ -60,18 +93,12 @@ struct Engine::State {
     std::set<std::pair<WallTime, std::string>> due_names, due_pools;
     Duration publication{};
 
-    void mark_pool(const std::string& pool, Trigger trigger) {
-        // Several that failed together are one change with several reasons.
-        if (const auto before = dirty_pools.find(pool);
-            before != dirty_pools.end() && trigger.what.contains("member") && before->second.what.contains("member")) {
-            auto also = array_at(before->second.what, "also");
-            before->second.what.erase("also");
-            if (also.size() < most_also) also.emplace_back(std::move(before->second.what));
-            trigger.what["also"] = std::move(also);
-        }
-        dirty_pools.insert_or_assign(pool, std::move(trigger));
+    void mark_pool(const std::string& pool, Trigger trigger) { mark(dirty_pools, pool, std::move(trigger)); }
+    void mark_name(const std::string& name, const Trigger& trigger) { mark(dirty_names, name, trigger); }
+    static void mark(std::map<std::string, Trigger>& dirty, const std::string& key, Trigger trigger) {
+        const auto [before, is_new] = dirty.try_emplace(key, std::move(trigger));
+        if (!is_new) before->second = both(std::move(before->second), std::move(trigger));
     }
-    void mark_name(const std::string& name, const Trigger& trigger) { dirty_names.insert_or_assign(name, trigger); }
 
     static void reschedule(std::set<std::pair<WallTime, std::string>>& due, std::optional<WallTime>& at, std::optional<WallTime> to,
                            const std::string& key) {
@@ -108,7 +135,8 @@ struct Engine::State {
             if (pool.members.empty() && pool.users.empty()) pools.erase(found);
             return;
         }
-        auto settled = settle(input_of(pool), pool.memory, now);
+        const auto input = input_of(pool);
+        auto settled = settle(input, pool.led ? followed(*pool.led, pool.memory, input) : pool.memory, now);
         const bool same_view = pool.view && pool.view->same_but_for_distance(settled.view);
         const bool same_distance = pool.view && pool.view->rtt == settled.view.rtt;
         const bool same_held = keys_of(pool.withheld) == keys_of(settled.withheld);
@@ -254,9 +282,7 @@ void Engine::set_pool(PoolSpec pool, const Trigger& trigger) {
     auto said = trigger;
     // The word of a person is another cause than a change of how things are set up.
     if (here.spec && !(here.spec->override_ == pool.override_)) {
-        said.cause = "admin";
-        said.actor = pool.override_.by;
-        said.reason = pool.override_.reason;
+        said = by_word_of(pool.override_, "pool", pool.name);
     }
     state_->mark_pool(pool.name, said);
     here.spec = std::move(pool);
@@ -267,6 +293,7 @@ void Engine::remove_pool(const std::string& name, const Trigger& trigger) {
     if (found == state_->pools.end()) return;
     found->second.spec.reset();
     found->second.memory = {};
+    found->second.led.reset();
     state_->mark_pool(name, trigger);
 }
 
@@ -279,9 +306,7 @@ void Engine::set_member(MemberInput member, const Trigger& trigger) {
         member.signal = old.signal;
         if (old == member) return;
         if (!(old.spec.override_ == member.spec.override_)) {
-            said.cause = "admin";
-            said.actor = member.spec.override_.by;
-            said.reason = member.spec.override_.reason;
+            said = by_word_of(member.spec.override_, "member", key);
         }
         if (known->second != member.spec.pool) {
             old_pool.members.erase(key);
@@ -336,11 +361,26 @@ void Engine::remember(const std::string& name, Memory memory, std::int64_t decis
 
 void Engine::remember_pool(const std::string& name, PoolMemory memory) { state_->pools[name].memory = std::move(memory); }
 
+void Engine::follow_pool(const std::string& name, PoolMemory leaders) {
+    const auto found = state_->pools.find(name);
+    if (found == state_->pools.end() || found->second.led == leaders) return;
+    const bool same = found->second.memory == leaders;
+    found->second.led = std::move(leaders);
+    if (!same) state_->mark_pool(name, {.cause = "leader"});
+}
+
+void Engine::lead() {
+    for (auto& [key, pool] : state_->pools) pool.led.reset();
+}
+
 void Engine::clock_stepped(std::chrono::milliseconds by) {
     for (auto& [key, pool] : state_->pools) {
-        for (auto& at : pool.memory.recently) at += by;
-        for (auto& [member, load] : pool.memory.load)
-            if (load.changed != WallTime{}) load.changed += by;
+        for (auto* memory : {&pool.memory, pool.led ? &*pool.led : nullptr}) {
+            if (memory == nullptr) continue;
+            for (auto& at : memory->recently) at += by;
+            for (auto& [member, load] : memory->load)
+                if (load.changed != WallTime{}) load.changed += by;
+        }
         if (pool.look_again) state_->dirty_pools.try_emplace(key, Trigger{.cause = "time"});
     }
     for (auto& [key, name] : state_->names) {

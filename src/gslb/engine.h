@@ -16,7 +16,7 @@ namespace orrery::gslb {
 
 /// What set a decision off, for its record.
 struct Trigger {
-    std::string cause = "config"; ///< probe, push, admin, config, time
+    std::string cause = "config"; ///< probe, push, admin, config, time; leader: to answer as the server does that leads
     json::object what;            ///< {"member", "from", "to", "evidence"} and the like
     std::string actor, reason;
 };
@@ -37,7 +37,8 @@ public:
     Engine();
     ~Engine();
 
-    // --- Inputs. Each notes what set it off; the last word before a turn counts. What is the same as before changes nothing.
+    // --- Inputs. Each notes what set it off. Of several before a turn a person's word counts first, then that a member was found
+    // otherwise, and the rest is told as what also happened. What is the same as before changes nothing.
     void set_rule(Rule rule, Clients clients, const Trigger& trigger);
     void remove_rule(const std::string& name);
     void set_pool(PoolSpec pool, const Trigger& trigger);
@@ -54,6 +55,12 @@ public:
     /// What was remembered before a restart. Before the first turn.
     void remember(const std::string& name, Memory memory, std::int64_t decisions, std::optional<json::object> last_summary = {});
     void remember_pool(const std::string& name, PoolMemory memory);
+
+    /// What the server that leads remembers of a pool: whom a guard lets go must be the same everywhere. Holds until it says
+    /// another, or until `lead`.
+    void follow_pool(const std::string& name, PoolMemory leaders);
+    /// From now on this server's own memory counts, which is what it last followed and what it saw since.
+    void lead();
 
     /// The time of day was set: what lasts for so long from some instant lasts no shorter and no longer for it. What a person said
     /// is to hold until some time of day holds until then.

@@ -133,6 +133,40 @@ TEST(GslbEngine, ARecordSaysWhatWhenWhyAndFromWhat) {
     EXPECT_THAT(members_of(drained[0].decision->answers[0]), ElementsAre("eu-1"));
 }
 
+TEST(GslbEngine, APersonsWordIsNotLostAmongWhatProbesNotice) {
+    Engine engine;
+    for (const auto* pool : {"eu", "us"}) add(engine, a_pool(pool, 1, 2, 2));
+    engine.set_rule(a_rule({"eu", "us"}), {}, {});
+    engine.turn(noon);
+    auto member = *engine.member("eu-2");
+    member.spec.override_ = {.what = Override::What::drain, .reason = "upgrade", .by = "anna"};
+    engine.set_member(member, {});
+    auto noticed = signal(Health::up);
+    noticed.until_change = 2s;
+    for (const auto* name : {"eu-1", "eu-2", "us-1"}) engine.set_signal(name, noticed); // within the same few milliseconds
+    auto outcomes = engine.turn(noon + 1s);
+    ASSERT_EQ(outcomes.size(), 1U);
+    EXPECT_EQ(text_at(*outcomes[0].record, "cause"), "admin");
+    EXPECT_EQ(text_at(*outcomes[0].record, "actor"), "anna");
+    EXPECT_EQ(to_json_text(outcomes[0].record->at("trigger")), R"({"member":"eu-2","said":"drain"})");
+    // What was found otherwise at the same time is told as well, in whichever order they came.
+    for (const bool probe_first : {false, true}) {
+        member.spec.override_ = {};
+        engine.set_member(member, {});
+        engine.set_signal("eu-1", noticed);
+        engine.turn(noon + 2s);
+        member.spec.override_ = {.what = Override::What::drain, .reason = "upgrade", .by = "anna"};
+        if (!probe_first) engine.set_member(member, {});
+        engine.set_signal("eu-1", signal(Health::down));
+        if (probe_first) engine.set_member(member, {});
+        outcomes = engine.turn(noon + 3s);
+        ASSERT_EQ(outcomes.size(), 1U);
+        EXPECT_EQ(text_at(*outcomes[0].record, "actor"), "anna");
+        EXPECT_EQ(to_json_text(outcomes[0].record->at("trigger")),
+                  R"({"member":"eu-2","said":"drain","also":[{"member":"eu-1","from":"up","to":"down","cause":"probe"}]})");
+    }
+}
+
 TEST(GslbEngine, SeveralThatFailTogetherAreOneRecord) {
     Engine engine;
     add(engine, a_pool("eu", 1, 4, 4));

@@ -73,6 +73,11 @@ Amount amount_at(const json::object& object, std::string_view key, Amount otherw
 
 } // namespace
 
+std::string_view name_of(Override::What what) {
+    for (const auto& [value, name] : overrides)
+        if (value == what) return name.empty() ? "nothing" : name;
+    return "nothing";
+}
 std::string_view name_of(Steering steering) { return text_of(steering, steerings); }
 std::string_view name_of(Answers answers) { return text_of(answers, ways); }
 std::string_view name_of(AllDown all_down) { return text_of(all_down, all_downs); }

@@ -40,6 +40,8 @@ struct Override {
     bool operator==(const Override&) const = default;
 };
 
+std::string_view name_of(Override::What what); ///< "nothing" for none
+
 struct Addresses {
     std::optional<std::array<std::uint8_t, 4>> v4;
     std::optional<std::array<std::uint8_t, 16>> v6;

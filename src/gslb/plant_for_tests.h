@@ -39,10 +39,11 @@ inline std::vector<resource::Kind> all_kinds() {
 /// A server with a controller, on a store that may outlive it.
 struct Plant {
     explicit Plant(asio::io_context& loop,
-                   std::shared_ptr<store::MemoryStore::Shared> shared = std::make_shared<store::MemoryStore::Shared>())
+                   std::shared_ptr<store::MemoryStore::Shared> shared = std::make_shared<store::MemoryStore::Shared>(),
+                   std::string server = "a")
         : house(loop.get_executor(), std::move(shared), all_kinds()),
-          leadership(loop.get_executor(), house.store, {.server = "a", .alone = true, .clock = &house.clock}),
-          controller(loop.get_executor(), *house.resources, leadership, house.clock, watcher, &sink, {.server = "a"}),
+          leadership(loop.get_executor(), house.store, {.server = server, .alone = server == "a", .clock = &house.clock}),
+          controller(loop.get_executor(), *house.resources, leadership, house.clock, watcher, &sink, {.server = server}),
           group(loop.get_executor()) {
         group.spawn(leadership.run(carla));
         group.spawn(controller.run(carla));

@@ -47,8 +47,8 @@ public:
         out_.view.location = pool_.spec.location;
         out_.view.min_healthy = pool_.spec.min_healthy;
         if (pool_.spec.guard)
-            for (const auto at : before_.recently)
-                if (at + window() > now_) out_.memory.recently.push_back(at);
+            for (const auto at : before_.recently) // one from a clock that was ahead holds no longer than one from now
+                if (at + window() > now_) out_.memory.recently.push_back(std::min(at, now_));
         for (const auto& member : pool_.members) out_.view.members.push_back(look_at(member));
         if (!out_.memory.recently.empty() && held_) sooner(out_.look_again, out_.memory.recently.front() + window());
         measure();
@@ -111,6 +111,14 @@ private:
             return;
         }
         const auto& guard = pool_.spec.guard;
+        if (guard && signal.stale) {
+            // It was held in when it was last seen, or its withdrawal would be remembered: what is decided anew needs fresh evidence.
+            view.healthy = true;
+            view.why = fmt::format("down when it was last looked at{}{}, but held in until it is looked at again",
+                                   signal.words.empty() ? "" : ": ", signal.words);
+            out_.withheld.push_back({"mass_guard_hold", view.name, view.why, std::nullopt});
+            return;
+        }
         if (guard && out_.memory.recently.size() >= most_withdrawn(*guard, pool_.members.size())) {
             held_ = true;
             view.healthy = true;
@@ -179,6 +187,27 @@ std::string_view name_of(Health health) {
 }
 
 Settled settle(const PoolInput& pool, const PoolMemory& before, WallTime now) { return Settling(pool, before, now).run(); }
+
+PoolMemory followed(const PoolMemory& leaders, const PoolMemory& own, const PoolInput& pool) {
+    auto out = leaders;
+    const auto& guard = pool.spec.guard;
+    for (const auto& member : own.withdrawn) {
+        if (out.withdrawn.contains(member)) continue;
+        if (guard) {
+            if (out.recently.size() >= most_withdrawn(*guard, pool.members.size())) break;
+            if (!own.recently.empty()) out.recently.push_back(own.recently.back());
+        }
+        out.withdrawn.insert(member);
+    }
+    std::sort(out.recently.begin(), out.recently.end());
+    // Load is told to one server: the others know it from what it made of it.
+    for (const auto& member : pool.members)
+        if (member.signal.load) {
+            out.load.erase(member.spec.name);
+            if (const auto known = own.load.find(member.spec.name); known != own.load.end()) out.load.insert(*known);
+        }
+    return out;
+}
 
 json::object PoolMemory::to_json() const {
     json::object out;

@@ -120,4 +120,8 @@ struct Settled {
 };
 Settled settle(const PoolInput& pool, const PoolMemory& before, WallTime now);
 
+/// What a server goes by that does not lead: whom the leader took out, and of those that it took out itself as many as the guard
+/// then leaves room for, for it may have seen more.
+PoolMemory followed(const PoolMemory& leaders, const PoolMemory& own, const PoolInput& pool);
+
 } // namespace orrery::gslb

@@ -71,6 +71,32 @@ TEST(Settling, WhatStoodBeforeARestartStandsAndSaysSo) {
     EXPECT_THAT(view.members[1].why, HasSubstr("as before the restart"));
 }
 
+TEST(Settling, WhatTheGuardHeldBeforeARestartIsHeldUntilItIsLookedAtAgain) {
+    auto pool = a_pool("eu", 1, 4, 0);
+    pool.spec.guard = PoolSpec::Guard{.most = {.share = false, .value = 2}, .window = 1min};
+    for (auto& member : pool.members) member.signal.stale = true;
+    PoolMemory before;
+    before.withdrawn = {"eu-3"};
+    before.recently = {noon - 1h};
+    auto settled = settle(pool, before, noon);
+    EXPECT_THAT(healthy(settled.view), ElementsAre("eu-1", "eu-2", "eu-4")) << "there is room, and no evidence";
+    EXPECT_EQ(settled.withheld.size(), 3U);
+    pool.members[3].signal.stale = false;
+    settled = settle(pool, settled.memory, noon + 1s);
+    EXPECT_THAT(healthy(settled.view), ElementsAre("eu-1", "eu-2"));
+}
+
+TEST(Settling, ATimeThatIsAheadHoldsNoLongerThanTheWindow) {
+    auto pool = a_pool("eu", 1, 2, 0);
+    pool.spec.guard = PoolSpec::Guard{.most = {.share = false, .value = 1}, .window = 1min};
+    PoolMemory before;
+    before.withdrawn = {"eu-1"};
+    before.recently = {noon + 24h};
+    const auto settled = settle(pool, before, noon);
+    EXPECT_THAT(healthy(settled.view), ElementsAre("eu-2"));
+    EXPECT_EQ(settled.look_again, noon + 1min);
+}
+
 TEST(Settling, TheGuardLetsOnlySoManyGoWithinItsWindow) {
     auto pool = a_pool("eu", 1, 4, 4);
     pool.spec.guard = PoolSpec::Guard{.most = {.share = true, .value = 50}, .window = 1min};

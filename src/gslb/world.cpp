@@ -37,8 +37,8 @@ std::optional<json::object> summary_in(const json::object& status) {
 
 } // namespace
 
-World::World(store::Store& store, Engine& engine, Watcher& watcher, std::function<void()> changed)
-    : engine_(engine), watcher_(watcher), changed_(std::move(changed)) {
+World::World(store::Store& store, Engine& engine, Watcher& watcher, std::function<bool()> leads, std::function<void()> changed)
+    : store_(store), engine_(engine), watcher_(watcher), leads_(std::move(leads)), changed_(std::move(changed)) {
     // What others depend on comes first, so that nothing is decided twice at the start.
     for (const auto* prefix : {"monitors/", "nodes/", "instances/", "pools/", "members/", "loadbalancers/"})
         observed_.push_back(
@@ -95,6 +95,8 @@ void World::pool(const std::string& name, const store::Record* record) {
         auto spec = PoolSpec::from(name, object->spec);
         if (seen_.insert("pools/" + name).second)
             engine_.remember_pool(name, PoolMemory::from(object_at(object->status, "memory")));
+        else if (!leads_())
+            engine_.follow_pool(name, PoolMemory::from(object_at(object->status, "memory")));
         const auto known = pools_.find(name);
         const bool elsewhere = known == pools_.end() || known->second.site != spec.site || known->second.monitors != spec.monitors;
         pools_.insert_or_assign(name, spec);
@@ -105,6 +107,13 @@ void World::pool(const std::string& name, const store::Record* record) {
         place(one);
         watch(one);
     }
+}
+
+void World::follow() {
+    for (const auto& [name, spec] : pools_)
+        if (const auto object = read(store_.find("pools/" + name).get()))
+            engine_.follow_pool(name, PoolMemory::from(object_at(object->status, "memory")));
+    changed_();
 }
 
 void World::member(const std::string& name, const store::Record* record) {

@@ -17,9 +17,12 @@ namespace orrery::gslb {
 /// and Instances that members stand for. Loop thread only.
 class World {
 public:
-    /// `changed` is called after each change, while it is being taken in: it may only note. All must outlive this.
-    World(store::Store& store, Engine& engine, Watcher& watcher, std::function<void()> changed);
+    /// `changed` is called after each change, while it is being taken in: it may only note. `leads`: whether this server does; while
+    /// it does not, whom the guards of pools let go is as their status says. All must outlive this.
+    World(store::Store& store, Engine& engine, Watcher& watcher, std::function<bool()> leads, std::function<void()> changed);
     ~World();
+    /// This server leads no more: whoever does is followed.
+    void follow();
 
 private:
     struct Place {
@@ -46,8 +49,10 @@ private:
     void watch(const std::string& member);
     void place_those_on(const std::string& node);
 
+    store::Store& store_;
     Engine& engine_;
     Watcher& watcher_;
+    std::function<bool()> leads_;
     std::function<void()> changed_;
     std::map<std::string, MemberSpec> members_;
     std::map<std::string, Health> remembered_; ///< of members, until they are watched

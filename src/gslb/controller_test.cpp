@@ -198,6 +198,9 @@ CO_TEST(GslbController, AStepOfTheClockReleasesNothing) {
         co_await plant.settle(1s);
         EXPECT_THAT(plant.sink.addresses("www.gslb.test"), ElementsAre("192.0.2.2")) << "no minute has passed";
         EXPECT_EQ(plant.decisions("www").size(), records);
+        const auto stored = PoolMemory::from(object_at(plant.status("pools", "eu"), "memory")).recently;
+        CO_ASSERT(stored.size() == 1);
+        EXPECT_LT(std::chrono::abs(stored[0] - plant.house.clock.wall()), 10s) << "also for who starts by this clock";
         co_await plant.settle(61s);
         co_await plant.settle(1s);
         EXPECT_THAT(plant.sink.addresses("www.gslb.test"), ElementsAre("192.0.2.21")) << "a minute has passed, and no hour";

@@ -42,41 +42,14 @@ std::vector<std::pair<std::string, std::string>> keys_of(const std::vector<Withh
     return out;
 }
 
-constexpr std::size_t most_also = 16;
-
-/// Of several things that happened before a turn, which one a change is put down to: a person's word; that a member is found
-/// otherwise; how things are set up; what else was noticed; time.
-int rank_of(const Trigger& trigger) {
-    if (trigger.cause == "admin") return 4;
-    if (trigger.cause == "config") return 2;
-    if (trigger.cause == "time" || trigger.cause == "leader") return 0;
-    return text_at(trigger.what, "from") == text_at(trigger.what, "to") ? 1 : 3;
-}
-
-/// One that stands for both: several that failed together are one change with several reasons. The later of equals comes first.
-Trigger both(Trigger before, Trigger later) {
-    if (before.cause == later.cause && before.what == later.what && before.actor == later.actor && before.reason == later.reason)
-        return later;
-    if (rank_of(later) < rank_of(before)) std::swap(before, later);
-    auto also = array_at(before.what, "also");
-    before.what.erase("also");
-    for (const auto& one : array_at(later.what, "also"))
-        if (also.size() < most_also) also.push_back(one);
-    if (!before.what.empty() && rank_of(before) > 1 && also.size() < most_also) {
-        if (before.cause != later.cause) before.what["cause"] = before.cause;
-        if (!before.actor.empty()) before.what["actor"] = before.actor;
-        if (!before.reason.empty()) before.what["reason"] = before.reason;
-        also.emplace_back(std::move(before.what));
-    }
-    if (!also.empty()) later.what["also"] = std::move(also);
-    return later;
+TriggerPtr by_time() {
+    static const auto out = std::make_shared<const Trigger>(Trigger{.cause = "time"});
+    return out;
 }
 
 Trigger by_word_of(const Override& said, const char* what, const std::string& which) {
     return {.cause = "admin", .what = {{what, which}, {"said", name_of(said.what)}}, .actor = said.by, .reason = said.reason};
 }
-
-bool is_panic(const Decision& decision) { return decision.condition == Condition::panic; }
 
 } // namespace
 
@@ -87,17 +60,18 @@ struct Engine::State {
     std::unordered_map<std::string, std::string> by_fqdn;
     std::unordered_map<std::string, Signal> early; ///< of members that are not there yet
     std::unordered_map<std::string, MonitorSpec> monitors;
-    std::map<std::string, Trigger> dirty_names, dirty_pools;
+    std::map<std::string, TriggerPtr> dirty_names, dirty_pools;
     std::set<std::string> changed_pools;
     std::vector<std::string> gone;
     std::set<std::pair<WallTime, std::string>> due_names, due_pools;
-    Duration publication{};
 
-    void mark_pool(const std::string& pool, Trigger trigger) { mark(dirty_pools, pool, std::move(trigger)); }
-    void mark_name(const std::string& name, const Trigger& trigger) { mark(dirty_names, name, trigger); }
-    static void mark(std::map<std::string, Trigger>& dirty, const std::string& key, Trigger trigger) {
-        const auto [before, is_new] = dirty.try_emplace(key, std::move(trigger));
-        if (!is_new) before->second = both(std::move(before->second), std::move(trigger));
+    void mark_pool(const std::string& pool, Trigger trigger) {
+        mark(dirty_pools, pool, std::make_shared<const Trigger>(std::move(trigger)));
+    }
+    void mark_name(const std::string& name, const TriggerPtr& trigger) { mark(dirty_names, name, trigger); }
+    static void mark(std::map<std::string, TriggerPtr>& dirty, const std::string& key, const TriggerPtr& trigger) {
+        const auto [before, is_new] = dirty.try_emplace(key, trigger);
+        if (!is_new && before->second != trigger) before->second = std::make_shared<const Trigger>(both(*before->second, *trigger));
     }
 
     static void reschedule(std::set<std::pair<WallTime, std::string>>& due, std::optional<WallTime>& at, std::optional<WallTime> to,
@@ -108,10 +82,10 @@ struct Engine::State {
         at = to;
     }
 
-    static void take_due(std::set<std::pair<WallTime, std::string>>& due, WallTime now, std::map<std::string, Trigger>& into) {
+    static void take_due(std::set<std::pair<WallTime, std::string>>& due, WallTime now, std::map<std::string, TriggerPtr>& into) {
         for (const auto& [at, key] : due) {
             if (at > now) break;
-            into.try_emplace(key, Trigger{.cause = "time"});
+            into.try_emplace(key, by_time());
         }
     }
 
@@ -122,7 +96,7 @@ struct Engine::State {
         return out;
     }
 
-    void settle_pool(const std::string& key, const Trigger& trigger, WallTime now) {
+    void settle_pool(const std::string& key, const TriggerPtr& trigger, WallTime now) {
         const auto found = pools.find(key);
         if (found == pools.end()) return;
         auto& pool = found->second;
@@ -165,11 +139,11 @@ struct Engine::State {
                 decision.withheld.insert(decision.withheld.end(), pool->second.withheld.begin(), pool->second.withheld.end());
     }
 
-    std::optional<Outcome> decide_name(const std::string& key, const Trigger& trigger, WallTime now) {
+    std::optional<Outcome> decide_name(const std::string& key, const TriggerPtr& trigger, WallTime now) {
         const auto found = names.find(key);
         if (found == names.end()) return std::nullopt;
         auto& name = found->second;
-        const auto snapshot = snapshot_of(name, now);
+        auto snapshot = snapshot_of(name, now);
         auto made = std::make_shared<Decision>(decide(snapshot));
         add_held(name, *made);
         reschedule(due_names, name.look_again, made->look_again, key);
@@ -183,46 +157,13 @@ struct Engine::State {
         const bool newly_held = held != name.held && !held.empty() && !name.summary_before;
         if (changed || newly_held) {
             ++name.decisions;
-            out.record = record_of(name, trigger, snapshot, *made, changed, now);
+            out.record = RecordDraft(std::make_shared<const RecordDraft::From>(RecordDraft::From{
+                std::move(snapshot), name.decision, made, name.summary_before, name.held, trigger, name.decisions, changed}));
         }
         name.held = held;
         name.memory = made->memory;
         name.decision = std::move(made);
         name.summary_before.reset();
-        return out;
-    }
-
-    static json::object record_of(const Name& name, const Trigger& trigger, const Snapshot& snapshot, const Decision& after,
-                                  bool changed, WallTime now) {
-        auto cause = trigger.cause;
-        const bool was_panic = name.decision && is_panic(*name.decision);
-        if (changed && is_panic(after) && !was_panic)
-            cause = "panic_enter";
-        else if (changed && was_panic && !is_panic(after))
-            cause = "panic_leave";
-        else if (!changed)
-            for (const auto& one : after.withheld)
-                if (std::find(name.held.begin(), name.held.end(), std::pair(one.cause, one.about)) == name.held.end()) {
-                    cause = one.cause;
-                    break;
-                }
-        json::object out{{"loadbalancer", name.rule.name}, {"fqdn", name.rule.fqdn}, {"seq", name.decisions},
-                         {"at", to_rfc3339(now)},          {"cause", cause},         {"changed", changed}};
-        if (!trigger.what.empty()) out["trigger"] = trigger.what;
-        if (name.decision)
-            out["before"] = name.decision->summary();
-        else if (name.summary_before)
-            out["before"] = *name.summary_before;
-        out["after"] = after.to_json();
-        if (!after.withheld.empty()) {
-            json::array all;
-            for (const auto& one : after.withheld) all.emplace_back(one.to_json());
-            out["withheld"] = std::move(all);
-        }
-        out["because"] = to_array(after.because);
-        if (!trigger.actor.empty()) out["actor"] = trigger.actor;
-        if (!trigger.reason.empty()) out["reason"] = trigger.reason;
-        out["inputs"] = snapshot.to_json();
         return out;
     }
 
@@ -254,7 +195,7 @@ void Engine::set_rule(Rule rule, Clients clients, const Trigger& trigger) {
     }
     name.rule = std::move(rule);
     name.clients = std::move(clients);
-    state_->mark_name(key, trigger);
+    state_->mark_name(key, std::make_shared<const Trigger>(trigger));
 }
 
 void Engine::remove_rule(const std::string& key) {
@@ -349,7 +290,6 @@ void Engine::set_signal(const std::string& member, Signal signal, std::string ca
 
 void Engine::set_monitor(MonitorSpec monitor) { state_->monitors.insert_or_assign(monitor.name, std::move(monitor)); }
 void Engine::remove_monitor(const std::string& name) { state_->monitors.erase(name); }
-void Engine::set_publication_delay(Duration delay) { state_->publication = delay; }
 
 void Engine::remember(const std::string& name, Memory memory, std::int64_t decisions, std::optional<json::object> last_summary) {
     const auto found = state_->names.find(name);
@@ -381,14 +321,16 @@ void Engine::clock_stepped(std::chrono::milliseconds by) {
             for (auto& [member, load] : memory->load)
                 if (load.changed != WallTime{}) load.changed += by;
         }
-        if (pool.look_again) state_->dirty_pools.try_emplace(key, Trigger{.cause = "time"});
+        if (pool.look_again) state_->dirty_pools.try_emplace(key, by_time());
+        // What is stored must be right by the clock as it is now, for it may be read after a restart.
+        if (!pool.memory.recently.empty() || !pool.memory.load.empty()) state_->changed_pools.insert(key);
     }
     for (auto& [key, name] : state_->names) {
         for (auto& [pool, left] : name.memory.left) {
             left.since += by;
             if (left.back) *left.back += by;
         }
-        if (name.look_again) state_->dirty_names.try_emplace(key, Trigger{.cause = "time"});
+        if (name.look_again || !name.memory.left.empty()) state_->dirty_names.try_emplace(key, by_time());
     }
 }
 
@@ -444,7 +386,7 @@ std::optional<dns::Tailored> Engine::tailored(std::string_view name) const {
     return compile(*found->decision, found->clients);
 }
 
-FailoverTime Engine::failover_time(std::string_view name) const {
+FailoverTime Engine::failover_time(std::string_view name, Duration publication) const {
     const auto* found = state_->find(name);
     if (found == nullptr) return {};
     std::map<std::string, std::vector<MonitorSpec>> watching;
@@ -459,7 +401,7 @@ FailoverTime Engine::failover_time(std::string_view name) const {
                         list.push_back(known->second);
         }
     }
-    return worst_failover(found->rule, watching, state_->publication);
+    return worst_failover(found->rule, watching, publication);
 }
 
 std::int64_t Engine::decisions(std::string_view name) const {
@@ -496,11 +438,6 @@ const MemberInput* Engine::member(std::string_view name) const {
 std::set<std::string> Engine::names_using(std::string_view pool) const {
     const auto found = state_->pools.find(std::string(pool));
     return found == state_->pools.end() ? std::set<std::string>{} : found->second.users;
-}
-
-Result<Decision> replay(const json::object& record) {
-    TRY(const auto snapshot, Snapshot::from(object_at(record, "inputs")));
-    return decide(snapshot);
 }
 
 } // namespace orrery::gslb

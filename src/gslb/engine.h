@@ -1,6 +1,7 @@
 #pragma once
 
 #include "gslb/compile.h"
+#include "gslb/decision_record.h"
 #include "gslb/foresee.h"
 
 #include <map>
@@ -14,19 +15,12 @@
 
 namespace orrery::gslb {
 
-/// What set a decision off, for its record.
-struct Trigger {
-    std::string cause = "config"; ///< probe, push, admin, config, time; leader: to answer as the server does that leads
-    json::object what;            ///< {"member", "from", "to", "evidence"} and the like
-    std::string actor, reason;
-};
-
 /// What came of looking at a name again.
 struct Outcome {
-    std::string name;                   ///< of the LoadBalancer
-    bool answers_changed = false;       ///< what clients get is another
-    bool gone = false;                  ///< the LoadBalancer is no more; nothing below counts
-    std::optional<json::object> record; ///< the Decision's spec; nothing where neither answers nor what is withheld changed
+    std::string name;             ///< of the LoadBalancer
+    bool answers_changed = false; ///< what clients get is another
+    bool gone = false;            ///< the LoadBalancer is no more; nothing below counts
+    RecordDraft record;           ///< the Decision's spec; nothing where neither answers nor what is withheld changed
     std::shared_ptr<const Decision> decision;
 };
 
@@ -50,8 +44,6 @@ public:
     void set_signal(const std::string& member, Signal signal, std::string cause = "probe");
     void set_monitor(MonitorSpec monitor);
     void remove_monitor(const std::string& name);
-    /// How long it takes from a decision until every name server answers by it; for `failover_time`.
-    void set_publication_delay(Duration delay);
     /// What was remembered before a restart. Before the first turn.
     void remember(const std::string& name, Memory memory, std::int64_t decisions, std::optional<json::object> last_summary = {});
     void remember_pool(const std::string& name, PoolMemory memory);
@@ -80,7 +72,8 @@ public:
     /// The LoadBalancer that answers for a domain name.
     std::string name_of_fqdn(std::string_view fqdn) const;
     std::optional<dns::Tailored> tailored(std::string_view name) const;
-    FailoverTime failover_time(std::string_view name) const;
+    /// `publication`: how long it takes from a decision until every name server answers by it.
+    FailoverTime failover_time(std::string_view name, Duration publication = {}) const;
     std::int64_t decisions(std::string_view name) const;
     Result<Foresight> what_if(std::string_view name, const Hypothesis& change, WallTime now) const;
     struct PoolNowView {
@@ -98,8 +91,5 @@ private:
     struct State;
     std::unique_ptr<State> state_;
 };
-
-/// Decides a recorded decision again from its inputs. `invalid` where it holds none.
-Result<Decision> replay(const json::object& record);
 
 } // namespace orrery::gslb

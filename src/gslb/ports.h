@@ -4,6 +4,7 @@
 
 #include <boost/json/object.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -55,6 +56,8 @@ public:
     virtual void serve(std::vector<Change> changes) = 0;
     /// How a name stands there, one for each way out: {"path", "state", "why"...}. The state is IN_SYNC, PENDING, DRIFT or ERROR.
     virtual json::array standing(const std::string& fqdn) const { return {}; }
+    /// How long it has taken, at worst, from a decision until every name server of the slowest way out gave that answer.
+    virtual Duration slowest_publication(const std::string& fqdn) const { return {}; }
     /// Called whenever that is another. It may only note.
     using OnStanding = std::function<void(const std::string& fqdn)>;
     virtual void report_to(OnStanding on_standing) {}
@@ -71,6 +74,11 @@ public:
         json::array out;
         for (const auto* sink : all_)
             for (auto& one : sink->standing(fqdn)) out.push_back(std::move(one));
+        return out;
+    }
+    Duration slowest_publication(const std::string& fqdn) const override {
+        Duration out{};
+        for (const auto* sink : all_) out = std::max(out, sink->slowest_publication(fqdn));
         return out;
     }
     void report_to(OnStanding on_standing) override {

@@ -17,6 +17,8 @@ namespace orrery::gslb {
 
 namespace {
 
+/// Finer differences are not worth another status.
+using tenths = std::chrono::duration<std::int64_t, std::deci>;
 constexpr auto gather_statuses_of_publishers = std::chrono::milliseconds(500);
 
 std::string with_dot(std::string_view name) { return lowered_name(name) + "."; }
@@ -98,6 +100,7 @@ struct Publishing::State : std::enable_shared_from_this<State> {
         Publication publication;
         Notifier over;
         bool closed = false;
+        Duration slowest{}; ///< from a decision to the name servers, of all names
         TaskGroup group;
     };
     struct Outlet {
@@ -163,6 +166,10 @@ struct Publishing::State : std::enable_shared_from_this<State> {
     }
 
     void changed(const std::string& name, const PublishStatus& status) {
+        if (const auto outlet = outlets.find(name); status.time_to_publish && outlet != outlets.end())
+            for (auto& [zone, route] : outlet->second.routes)
+                if (route->publication.status(status.name) != nullptr)
+                    route->slowest = std::max<Duration>(route->slowest, std::chrono::ceil<tenths>(*status.time_to_publish));
         statuses.insert(name);
         to_write.notify_all();
         if (on_standing) on_standing(lowered_name(status.name));
@@ -279,6 +286,14 @@ json::array Publishing::standing(const std::string& fqdn) const {
                 one["took_ms"] = std::chrono::duration_cast<std::chrono::milliseconds>(*status->time_to_publish).count();
             out.push_back(std::move(one));
         }
+    return out;
+}
+
+Duration Publishing::slowest_publication(const std::string& fqdn) const {
+    Duration out{};
+    for (const auto& [name, outlet] : state_->outlets)
+        for (const auto& [zone, route] : outlet.routes)
+            if (route->publication.status(with_dot(fqdn)) != nullptr) out = std::max(out, route->slowest);
     return out;
 }
 

@@ -34,6 +34,7 @@ public:
 
     void serve(std::vector<Change> changes) override;
     json::array standing(const std::string& fqdn) const override;
+    Duration slowest_publication(const std::string& fqdn) const override;
     void report_to(OnStanding on_standing) override;
 
     /// Works until it is cancelled.

@@ -94,6 +94,8 @@ CO_TEST(GslbPublishing, DecisionsGoToThePublishersOfTheirZone) {
     co_await press.settle();
     EXPECT_EQ(text_of(press.maker.service->zone["www.gslb.test."]), "A 10.1.0.1 10.1.0.2 (ttl 30)");
     EXPECT_EQ(text_at(press.standing("www.gslb.test"), "state"), "IN_SYNC");
+    EXPECT_EQ(press.publishing.slowest_publication("www.gslb.test"), 100ms) << "up to a tenth of a second";
+    EXPECT_EQ(press.publishing.slowest_publication("other.gslb.test"), 0ms);
     EXPECT_EQ(text_at(press.status("pdns"), "state"), "IN_SYNC");
     EXPECT_EQ(count_at(press.status("pdns"), "in_sync", 0), 1U);
     press.decided("www.gslb.test", 1, 2);

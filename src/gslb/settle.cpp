@@ -112,7 +112,8 @@ private:
         }
         const auto& guard = pool_.spec.guard;
         if (guard && signal.stale) {
-            // It was held in when it was last seen, or its withdrawal would be remembered: what is decided anew needs fresh evidence.
+            // It was held in when it was last seen, or its withdrawal would be remembered: what is decided anew needs fresh
+            // evidence.
             view.healthy = true;
             view.why = fmt::format("down when it was last looked at{}{}, but held in until it is looked at again",
                                    signal.words.empty() ? "" : ": ", signal.words);

@@ -50,6 +50,14 @@ World::~World() = default;
 void World::take(const std::string& prefix, const store::Event& event) {
     const auto name = event.key.substr(prefix.size());
     const auto* record = event.record.get();
+    if (record != nullptr && event.previous && resource::same_but_for_status(*event.previous, *record)) {
+        // Mostly what this server wrote itself. What the leader remembers of a pool is all that concerns another.
+        if (prefix == "pools/" && !leads_()) {
+            pool(name, record);
+            changed_();
+        }
+        return;
+    }
     if (prefix == "monitors/") monitor(name, record);
     if (prefix == "nodes/") node(name, record);
     if (prefix == "instances/") instance(name, record);

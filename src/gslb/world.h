@@ -17,8 +17,8 @@ namespace orrery::gslb {
 /// and Instances that members stand for. Loop thread only.
 class World {
 public:
-    /// `changed` is called after each change, while it is being taken in: it may only note. `leads`: whether this server does; while
-    /// it does not, whom the guards of pools let go is as their status says. All must outlive this.
+    /// `changed` is called after each change, while it is being taken in: it may only note. `leads`: whether this server does;
+    /// while it does not, whom the guards of pools let go is as their status says. All must outlive this.
     World(store::Store& store, Engine& engine, Watcher& watcher, std::function<bool()> leads, std::function<void()> changed);
     ~World();
     /// This server leads no more: whoever does is followed.

@@ -73,6 +73,7 @@ void Index::leave(const Entry* entry, Posting* posting) {
 }
 
 void Index::change(const Kind& kind, const store::Event& event) {
+    if (event.record && event.previous && same_but_for_status(*event.previous, *event.record)) return;
     auto wanted = event.record ? keys_of(kind, *event.record) : std::vector<std::string>();
     auto found = entries_.find(event.key);
     if (wanted.empty() && found == entries_.end()) return;

@@ -206,6 +206,28 @@ std::string to_stored(const Object& object) {
     return out;
 }
 
+bool same_but_for_status(const store::Record& before, const store::Record& after) {
+    // As `to_stored` writes them: where the key "status" of the outermost object stands, everything before it is what users wrote.
+    constexpr std::string_view mark = ",\"status\":";
+    const std::string_view text = after.value;
+    int depth = 0;
+    bool quoted = false;
+    for (std::size_t at = 0; at < text.size(); ++at) {
+        const char c = text[at];
+        if (quoted) {
+            if (c == '\\') ++at;
+            if (c == '"') quoted = false;
+            continue;
+        }
+        if (depth == 1 && c == ',' && text.substr(at).starts_with(mark))
+            return std::string_view(before.value).starts_with(text.substr(0, at + mark.size()));
+        if (c == '"') quoted = true;
+        if (c == '{' || c == '[') ++depth;
+        if (c == '}' || c == ']') --depth;
+    }
+    return false;
+}
+
 Result<Object> from_stored(const store::Record& record) {
     const auto unreadable = [&](std::string_view why) {
         return Error{Code::internal, fmt::format("what is stored at {} does not read as a resource: {}", record.key, why),

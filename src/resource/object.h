@@ -82,6 +82,8 @@ constexpr std::size_t max_stored_depth = 128;
 /// The stored form and back: the text of `to_json` without its revision, which is the record's. Strict: what does not read is
 /// `internal`, with the key.
 std::string to_stored(const Object& object);
+/// Whether two records of a resource differ in nothing but status and time. Without reading them: for who follows what users write.
+bool same_but_for_status(const store::Record& before, const store::Record& after);
 Result<Object> from_stored(const store::Record& record);
 
 } // namespace orrery::resource

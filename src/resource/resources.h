@@ -106,6 +106,12 @@ public:
     /// Controllers only. No audit event: status is a consequence, and the decision behind it has an event of its own.
     Task<Outcome> set_status(Context ctx, const Kind& kind, std::string name, json::object status, WriteOptions options);
 
+    /// The same for several of one kind, in one transaction of at most `store::max_changes`: `make` says what the status of each is
+    /// to be, nothing: as it is. Those that are no more are passed over; where others wrote meanwhile, each is written by itself.
+    using MakeStatus = std::function<std::optional<json::object>(const Object& now)>;
+    Task<Unit> set_statuses(Context ctx, const Kind& kind, std::vector<std::string> names, MakeStatus make,
+                            const store::Fence* fence);
+
     /// Appends an event. A failure is logged here too, so that whoever has done its work already need not care.
     Task<Unit> record(Context ctx, EventDraft event);
     /// Removes events from before `older_than`, and the oldest beyond `keep_at_most`, some at a time; how many. `fence` as in

@@ -421,4 +421,33 @@ CO_TEST(Writes, AStoreThatFailsIsReportedAsItIs) {
     EXPECT_EQ(created.error().code, Code::no_space);
 }
 
+CO_TEST(Writes, SeveralStatusesAreOneTransaction) {
+    House house(loop.get_executor());
+    auto& resources = *house.resources;
+    std::vector<std::string> names;
+    for (int i = 0; i < 5; ++i) {
+        names.push_back("n" + std::to_string(i));
+        auto created = co_await resources.create(somebody, house.nodes(), a_node(names.back(), {{"status", "x"}}), {});
+        CO_ASSERT_OK(created);
+    }
+    const auto before = house.store.find("nodes/n1");
+    names.push_back("nobody");
+    const auto revision = house.store.revision();
+    const auto up = [](const Object& now) {
+        return now.name == "n4" ? std::nullopt : std::optional(json::object{{"state", now.name + " is up"}});
+    };
+    auto written = co_await resources.set_statuses(somebody, house.nodes(), names, up, nullptr);
+    CO_ASSERT_OK(written);
+    EXPECT_EQ(house.store.revision(), revision + 1);
+    EXPECT_EQ(resources.get(house.nodes(), "n3")->status.at("state"), "n3 is up");
+    EXPECT_FALSE(resources.get(house.nodes(), "n4")->status.contains("state"));
+    EXPECT_TRUE(same_but_for_status(*before, *house.store.find("nodes/n1")));
+    written = co_await resources.set_statuses(somebody, house.nodes(), names, up, nullptr);
+    CO_ASSERT_OK(written);
+    EXPECT_EQ(house.store.revision(), revision + 1) << "the same again is nothing";
+    auto labelled = co_await resources.replace(somebody, house.nodes(), a_node("n1", {{"a", "b"}}), {});
+    CO_ASSERT_OK(labelled);
+    EXPECT_FALSE(same_but_for_status(*before, *house.store.find("nodes/n1")));
+}
+
 } // namespace orrery::resource

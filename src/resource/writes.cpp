@@ -366,4 +366,41 @@ Task<Outcome> Resources::set_status(Context ctx, const Kind& kind, std::string n
     return state_->write(std::move(ctx), kind, {State::How::status, std::move(named), {}, std::move(options)});
 }
 
+Task<Unit> Resources::set_statuses(Context ctx, const Kind& kind, std::vector<std::string> names, MakeStatus make,
+                                   const store::Fence* fence) {
+    auto& state = *state_;
+    store::Transaction transaction;
+    std::vector<std::pair<std::string, json::object>> made;
+    std::size_t size = 0;
+    for (const auto& name : names) {
+        const auto record = find(kind, name);
+        if (!record) continue;
+        CO_TRY(auto before, from_stored(*record));
+        auto status = make(before);
+        if (!status || before.status == *status) continue;
+        State::Wish wish{State::How::status, {}, {}, {}};
+        wish.object.name = name;
+        wish.object.status = *status;
+        CO_TRY(auto after, state.wanted(kind, wish, &before));
+        after.updated_at = std::max(state.clock.wall(), after.created_at);
+        auto text = to_stored(after);
+        size += text.size();
+        transaction.expect(record->key, record->modified);
+        transaction.put(record->key, std::move(text));
+        made.emplace_back(name, std::move(*status));
+    }
+    if (made.empty()) co_return Unit{};
+    if (made.size() > 1 && size < store::max_transaction_size / 2 && made.size() <= store::max_changes) {
+        if (fence != nullptr) fence->guard(transaction);
+        const auto written = co_await state.store.apply(ctx, std::move(transaction));
+        if (written.ok()) co_return Unit{};
+        if (written.error().code != Code::conflict && written.error().code != Code::too_large) co_return written.error();
+    }
+    for (auto& [name, status] : made) {
+        const auto written = co_await set_status(ctx, kind, name, std::move(status), {.fence = fence});
+        if (!written.ok() && written.error().code != Code::not_found) co_return written.error();
+    }
+    co_return Unit{};
+}
+
 } // namespace orrery::resource

@@ -19,6 +19,7 @@ Task<Unit> show_vantages(health::Lookout& lookout, Call call) {
 }
 
 Task<Unit> show_assignments(health::Lookout& lookout, Call call) {
+    if (!lookout.resting().empty()) co_return Error{Code::unavailable, lookout.resting(), "join a server that runs controllers"};
     const auto epoch = call.query("epoch").value_or("");
     const auto text = call.query("after").value_or("0");
     std::uint64_t after = 0;

@@ -15,7 +15,9 @@
 #include "gslb/health_watcher.h"
 #include "gslb/kinds.h"
 #include "gslb/name_service.h"
+#include "gslb/peers.h"
 #include "gslb/publishing.h"
+#include "gslb/stored_watcher.h"
 
 #include <fmt/format.h>
 
@@ -52,22 +54,29 @@ dns::Authority::Options authority_options(const Config& config) {
 
 struct GslbPart::State {
     State(asio::any_io_executor executor, const Config& config_, std::string server, resource::Resources& resources,
-          store::Leadership& leadership, Clock& clock)
+          store::Leadership& leadership, Clock& clock, Part part_)
         : loop(executor),
           time(clock),
           config(config_),
+          part(part_),
           authority(std::make_shared<dns::Authority>(authority_options(config))),
           watcher(executor, clock, server, nullptr),
+          stored(part.looks ? nullptr : std::make_unique<gslb::StoredWatcher>(resources.store())),
+          peers(part.looks && part.shared ? std::make_unique<gslb::Peers>(executor, resources.store(), clock, watcher.lookout(),
+                                                                          gslb::Peers::Options{.server = server})
+                                          : nullptr),
           makers(executor, resources, clock),
           asked(drivers::name_servers()),
           names(executor, resources, leadership, clock, authority),
           publishing(executor, resources, leadership, clock, makers, asked.get()),
           sinks(all_of(config, names, publishing)),
-          controller(executor, resources, leadership, clock, watcher, &sinks,
+          controller(executor, resources, leadership, clock, stored ? static_cast<gslb::Watcher&>(*stored) : watcher, &sinks,
                      {.server = std::move(server),
                       .records_kept = config.duration("dns.decisions_keep"),
                       .most_records = static_cast<std::size_t>(config.integer("dns.decisions_keep_at_most"))}),
-          draining(gslb::drain_executor(executor, resources, controller, clock)) {}
+          draining(gslb::drain_executor(executor, resources, controller, clock)) {
+        if (!part.looks) watcher.lookout().rest("this server looks at nothing: it does not run controllers");
+    }
 
     static gslb::NameSinks all_of(const Config& config, gslb::NameService& names, gslb::Publishing& publishing) {
         gslb::NameSinks out;
@@ -79,8 +88,11 @@ struct GslbPart::State {
     asio::any_io_executor loop;
     Clock& time;
     const Config& config;
+    const Part part;
     std::shared_ptr<dns::Authority> authority;
     gslb::HealthWatcher watcher;
+    std::unique_ptr<gslb::StoredWatcher> stored;
+    std::unique_ptr<gslb::Peers> peers;
     DriverPublishers makers;
     std::unique_ptr<gslb::NameServers> asked;
     gslb::NameService names;
@@ -109,12 +121,13 @@ void GslbPart::add_kinds(resource::Registry& registry) {
 }
 
 void GslbPart::make(asio::any_io_executor executor, const Config& config, std::string server, resource::Resources& resources,
-                    store::Leadership& leadership, Clock& clock) {
-    state_ = std::make_unique<State>(std::move(executor), config, std::move(server), resources, leadership, clock);
+                    store::Leadership& leadership, Clock& clock, Part part) {
+    state_ = std::make_unique<State>(std::move(executor), config, std::move(server), resources, leadership, clock, part);
 }
 
 Result<Unit> GslbPart::start(Context ctx, TaskGroup& group) {
-    group.spawn(state_->watcher.run(ctx));
+    if (state_->part.looks) group.spawn(state_->watcher.run(ctx));
+    if (state_->peers) group.spawn(state_->peers->run(ctx));
     group.spawn(state_->controller.run(ctx));
     group.spawn(state_->publishing.run(ctx));
     const auto& listen = state_->config.text("dns.listen");
@@ -145,6 +158,10 @@ Result<Unit> GslbPart::start(Context ctx, TaskGroup& group) {
     return Unit{};
 }
 
+void GslbPart::let_checkers_go() {
+    if (state_) lookout().close();
+}
+
 void GslbPart::close() {
     if (state_ && state_->door) state_->door->stop();
     if (state_ && state_->log) state_->log->stop();
@@ -157,6 +174,7 @@ asio::awaitable<void> GslbPart::stop() {
 }
 
 Result<Unit> GslbPart::look_from(const Config& config, health::CommandRunner& commands) {
+    if (!state_->part.looks) return Unit{};
     std::vector<health::Wanted> canaries;
     for (const auto& text : config.list("health.canaries")) {
         TRY(auto canary, read_canary(text));

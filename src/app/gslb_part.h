@@ -23,10 +23,16 @@ public:
 
     void add_kinds(resource::Registry& registry);
     /// Prepares everything; `start` sets it in motion. All must outlive this.
+    /// `looks`: this server looks at members; else it goes by what those find that do. `shared`: other servers may use the store.
+    struct Part {
+        bool looks = true, shared = false;
+    };
     void make(asio::any_io_executor executor, const Config& config, std::string server, resource::Resources& resources,
-              store::Leadership& leadership, Clock& clock);
+              store::Leadership& leadership, Clock& clock, Part part);
     /// `unavailable` where names cannot be answered at the address that is configured.
     Result<Unit> start(Context ctx, TaskGroup& group);
+    /// No checker is kept waiting any longer. Before the API stops.
+    void let_checkers_go();
     /// No more names are answered.
     void close();
     /// After the group that `start` was given has stopped, and the API.

@@ -141,7 +141,8 @@ public:
         CO_TRY(auto catalog_tls, server_tls(config_));
         CO_TRY(std::ignore, catalog_->start(ctx, group_, std::move(catalog_tls), node_commands_.get(),
                                             {.checks = runs(config_, "controllers"), .doors = runs(config_, "api")}));
-        gslb_.make(executor_, config_, server_name(config_), *resources_, *leadership_, clock_);
+        gslb_.make(executor_, config_, server_name(config_), *resources_, *leadership_, clock_,
+                   {.looks = runs(config_, "controllers"), .shared = place_.engine != StorePlace::Engine::sqlite});
         jobs_.executors().add(gslb_.executor());
         jobs_.start(ctx, executor_, config_, *resources_, *leadership_, catalog_->membership(), pool_, clock_, group_,
                     server_name(config_), place_.engine != StorePlace::Engine::sqlite, executors_->collector(),
@@ -170,6 +171,7 @@ public:
     }
 
     asio::awaitable<void> stop() {
+        gslb_.let_checkers_go();
         if (doors_) co_await doors_->stop(config_.duration("server.shutdown_grace"));
         if (api_) co_await api_->stop();
         if (catalog_) co_await catalog_->stop(config_.duration("server.shutdown_grace"));

@@ -63,7 +63,7 @@ std::optional<Doubt> doubt_of(const std::string& monitor, const health::QuorumDe
     std::string aside, found;
     for (const auto& one : decision.evidence) {
         const auto& line = one.get_object();
-        const bool ignored = flag_at(line, "set_aside") && line.contains("n_fail");
+        const bool ignored = flag_at(line, "set_aside") && line.contains("would_say");
         if (!ignored && text_at(line, "says") != "down") continue;
         found += fmt::format("{}{} says {}", found.empty() ? "" : ", ", text_at(line, "vantage"), text_at(line, "class"));
         if (ignored) aside += fmt::format("; {} is set aside: {}", text_at(line, "vantage"), text_at(line, "left_out"));

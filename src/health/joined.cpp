@@ -244,11 +244,13 @@ struct JoinedChecker::State : std::enable_shared_from_this<State> {
                 {"stale", report.stale},
                 {"age_ms", std::chrono::duration_cast<std::chrono::milliseconds>(clock.steady() - at->second.at).count()}});
         }
-        return to_json_text(json::object{{"vantage", options.name},
-                                         {"fit", diagnosis.fit},
-                                         {"because", diagnosis.words},
-                                         {"targets", targets.size()},
-                                         {"reports", std::move(list)}});
+        return to_json_text(
+            json::object{{"vantage", options.name},
+                         {"fit", diagnosis.fit},
+                         {"because", diagnosis.words},
+                         {"reason", diagnosis.data.contains("reason") ? diagnosis.data.at("reason") : json::value("")},
+                         {"targets", targets.size()},
+                         {"reports", std::move(list)}});
     }
 
     static asio::awaitable<void> tell(std::shared_ptr<State> self) {

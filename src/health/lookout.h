@@ -41,6 +41,14 @@ struct Finding {
     std::map<std::string, double> rtt; ///< smoothed milliseconds of good looks, by vantage
 };
 
+/// What one server says of one target, for others.
+struct Word {
+    Report report;
+    std::uint64_t how = 0; ///< a digest of how it looks: a word about another way to look is of no use
+    bool is_well() const { return report.standing == Standing::up && !report.stale; }
+    bool is_known() const { return report.standing != Standing::unknown && !report.stale; }
+};
+
 /// Looks from many places and says what it amounts to. This server is a vantage; managed nodes are, over SSH, without anything
 /// installed there; checkers elsewhere that joined ask what there is to look at and tell what they found. A target is down when
 /// enough vantages say so (quorum.h); a vantage that fails its canaries, or sees most of its targets begin to fail at once, is set
@@ -85,6 +93,33 @@ public:
     /// What a checker found: {"vantage", "fit", "because", "reports": [{"key", "standing", "class", "ms", "n_fail", "stale",
     /// "age_ms"}]}. `invalid` names the field, and nothing is taken; reports of what is not wanted any more are passed over.
     Result<Unit> take(const json::value& told);
+
+    // --- Other servers that look at the same
+
+    struct Peer {
+        bool fit = true;
+        std::string because, reason; ///< why not, in words and as Diagnosis has it
+        bool ready = false;          ///< it has looked at everything: what it does not speak of it finds well
+        std::size_t targets = 0;
+    };
+    void set_peer(const std::string& name, const Peer& peer);
+    void remove_peer(const std::string& name);
+    /// Nothing: it finds it well.
+    void set_peer_word(const std::string& name, const std::string& key, std::optional<Word> word);
+    /// While they are not heard they count for nothing.
+    void hear_peers(bool heard);
+    /// For them: `on_word` is called with each word of this server's own on a target that may be another (null: it is wanted no
+    /// more), first for all there are; `on_fit` when this server sets itself aside, or counts again. Both may only note.
+    using OnWord = std::function<void(const std::string& key, const Word* word)>;
+    using OnFit = std::function<void(const Diagnosis& own)>;
+    void tell_others(OnWord on_word, OnFit on_fit);
+
+    /// This server looks at nothing, and takes no reports: why, in words. Empty: it does.
+    void rest(std::string why);
+    const std::string& resting() const;
+    /// Nobody waits for assignments any longer: the server stops.
+    void close();
+
     /// For people: who looks, whether its word counts, and if not, why.
     json::array vantages() const;
 

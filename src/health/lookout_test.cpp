@@ -287,4 +287,66 @@ CO_TEST(JoinedChecker, LooksForAServerAndIsBelieved) {
     co_await server.stop(0s);
 }
 
+CO_TEST(Lookout, OtherServersTellWhatTheyDoNotFindWell) {
+    Still still(loop);
+    auto& lookout = still.lookout;
+    std::map<std::string, std::uint64_t> how;
+    lookout.tell_others([&](const std::string& key, const Word* word) { how[key] = word == nullptr ? 0 : word->how; }, {});
+    CO_ASSERT_OK(lookout.set("a", tcp_wanted(80), {}, Standing::up));
+    const auto says = [&](Standing standing) {
+        Word word{.report = {.standing = standing, .last = Outcome::refused}, .how = how.at("a")};
+        return word;
+    };
+    for (const auto* name : {"s2", "s3"}) lookout.set_peer(name, {.ready = true});
+    EXPECT_TRUE(lookout.finding("a")->stale) << "nobody has had the time to look at it";
+    still.clock.advance(26s);
+    lookout.set_peer("s2", {.ready = false});
+    lookout.set_peer("s2", {.ready = true});
+    EXPECT_FALSE(lookout.finding("a")->stale) << "two do not mention it: they find it well";
+    EXPECT_EQ(lookout.finding("a")->decision.counted, 2);
+    lookout.set_peer_word("s2", "a", says(Standing::down));
+    EXPECT_EQ(lookout.finding("a")->standing, Standing::up);
+    EXPECT_TRUE(lookout.finding("a")->decision.withheld);
+    lookout.set_peer_word("s3", "a", says(Standing::down));
+    EXPECT_EQ(lookout.finding("a")->standing, Standing::down);
+    // One that is set aside, and a word about another way to look, count for nothing.
+    lookout.set_peer_word("s3", "a", std::nullopt);
+    EXPECT_EQ(lookout.finding("a")->standing, Standing::up);
+    lookout.set_peer("s2", {.fit = false, .because = "2 of 2 canaries fail", .reason = "canaries", .ready = true});
+    EXPECT_FALSE(lookout.finding("a")->decision.withheld);
+    EXPECT_EQ(lookout.finding("a")->decision.counted, 1);
+    CO_ASSERT_OK(lookout.set("a", tcp_wanted(81)));
+    lookout.set_peer("s2", {.ready = true});
+    EXPECT_EQ(lookout.finding("a")->decision.counted, 0);
+    still.clock.advance(26s);
+    lookout.set_peer("s3", {.ready = true, .targets = 1});
+    lookout.hear_peers(false);
+    EXPECT_TRUE(lookout.finding("a")->stale) << "those that are not heard are not counted on";
+    EXPECT_EQ(lookout.finding("a")->standing, Standing::up);
+    lookout.hear_peers(true);
+    EXPECT_EQ(lookout.finding("a")->decision.counted, 2);
+    lookout.remove_peer("s3");
+    EXPECT_EQ(lookout.finding("a")->decision.counted, 1);
+    lookout.remove("a");
+    EXPECT_EQ(how.at("a"), 0U);
+    co_return;
+}
+
+CO_TEST(Lookout, WhoWaitsForAssignmentsIsLetGoWhenTheServerStops) {
+    Still still(loop);
+    TaskGroup group(loop.get_executor());
+    bool let_go = false;
+    const auto wait = [](Still& of, bool& done) -> asio::awaitable<void> {
+        done = (co_await of.lookout.assignments_changed(Context::background(), 0)).ok();
+    };
+    group.spawn(wait(still, let_go));
+    co_await asio::post(co_await asio::this_coro::executor, asio::use_awaitable);
+    EXPECT_FALSE(let_go);
+    still.lookout.close();
+    co_await group.join();
+    EXPECT_TRUE(let_go);
+    still.lookout.rest("this server looks at nothing");
+    EXPECT_FALSE(still.lookout.take(told_by("ams", {})).ok());
+}
+
 } // namespace orrery::health

@@ -29,7 +29,10 @@ QuorumDecision decide(std::span<const Report> reports, const QuorumRule& rule, S
             line["left_out"] = std::move(why);
             if (!report.fit) {
                 line["set_aside"] = true;
-                if (report.failures > 0) ++ignored;
+                if (report.failures > 0 || report.standing == Standing::down) {
+                    line["would_say"] = name_of(Standing::down);
+                    ++ignored;
+                }
             }
         } else {
             ++counted;

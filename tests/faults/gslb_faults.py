@@ -1,19 +1,79 @@
 #!/usr/bin/python3 -B
 """Names while things fail: three servers on one etcd, each of which looks at the members and answers. A member flaps; four of five fail within a second; the leader is
-killed, and a member fails while nobody leads; all are killed with SIGKILL and start again. Nothing is withdrawn that works or that a guard holds, every server
-answers alike, and each case leaves its record. (Vantages that are cut off: tests/lab/health. A step of the clock: the unit tests, on a clock that can be set.)"""
+killed, and a member fails while nobody leads; the time of day is set by an hour, in both directions; all are killed with SIGKILL and start again. Nothing is withdrawn
+that works or that a guard holds, every server answers alike, and each case leaves its record. (Vantages that are cut off: gslb_vantages.py.)"""
 import contextlib
 import os
+import shutil
 import socket
+import subprocess
 import sys
 import threading
 import time
 
 sys.path[:0] = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lab", part) for part in ("", "server")]
 from cluster import leader_of  # noqa: E402
-from orrery_lab import Etcd, Server, check, contains, equal, free_port, run, say, scratch, wait_until  # noqa: E402
+from orrery_lab import Etcd, Server, check, clean_environment, contains, equal, free_port, run, say, scratch, wait_until, write_file  # noqa: E402
 
 MEMBERS = 10
+
+# The time of day that the servers see: as it is, and so many seconds more or less. Not the steady clock: nobody can set that.
+CLOCK = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+static long ahead(void) {
+    char text[32] = {0};
+    int file = open(getenv("LAB_CLOCK"), O_RDONLY);
+    if (file < 0) return 0;
+    long size = read(file, text, sizeof text - 1);
+    close(file);
+    return size > 0 ? atol(text) : 0;
+}
+int clock_gettime(clockid_t id, struct timespec* out) {
+    static int (*real)(clockid_t, struct timespec*);
+    if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
+    int done = real(id, out);
+    if (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE) out->tv_sec += ahead();
+    return done;
+}
+int gettimeofday(struct timeval* out, void* zone) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    out->tv_sec = now.tv_sec;
+    out->tv_usec = now.tv_nsec / 1000;
+    return 0;
+}
+time_t time(time_t* out) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (out) *out = now.tv_sec;
+    return now.tv_sec;
+}
+"""
+
+
+class Clock:
+    """The time of day of all servers. Where there is no C compiler it cannot be set, and that part is left out."""
+
+    def __init__(self):
+        self.compiler = shutil.which("cc") or shutil.which("clang-19")
+        self.file = write_file(os.path.join(scratch("clock"), "ahead"), "0")
+        self.environment = clean_environment()
+        if not self.compiler:
+            return
+        source, library = write_file(os.path.join(scratch("clock"), "clock.c"), CLOCK), os.path.join(scratch("clock"), "clock.so")
+        subprocess.run([self.compiler, "-shared", "-fPIC", "-O2", "-o", library, source, "-ldl"], check=True)
+        self.environment = {**self.environment, "LD_PRELOAD": library, "LAB_CLOCK": self.file}
+
+    def set(self, seconds):
+        write_file(self.file + ".next", str(seconds))
+        os.replace(self.file + ".next", self.file)
 
 
 class Member:
@@ -46,13 +106,13 @@ class Member:
         self.socket = None
 
 
-def ask(port, name):
+def ask(port, name, host="127.0.0.1"):
     """Addresses of one answer over UDP; None: there was none."""
     query = b"\x12\x34\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00" + b"".join(bytes([len(p)]) + p.encode() for p in name.split(".")) + b"\0\0\x01\0\x01"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.settimeout(1)
         try:
-            client.sendto(query, ("127.0.0.1", port))
+            client.sendto(query, (host, port))
             answer = client.recv(4096)
         except OSError:
             return None
@@ -67,7 +127,8 @@ class Site:
         self.members = {f"m{i}": Member(f"127.2.0.{i}", self.port) for i in range(1, MEMBERS + 1)}
         self.dns = [free_port() for _ in range(3)]
         key = os.path.join(scratch("shared"), "secrets.key")
-        self.servers = [Server(orrery, f"s{i}", store_url=self.etcd.url("lab"), arguments=["--secrets-key-file", key, "--dns-listen", f"127.0.0.1:{port}"]) for i, port in enumerate(self.dns)]
+        self.clock = Clock()
+        self.servers = [Server(orrery, f"s{i}", store_url=self.etcd.url("lab"), environment=self.clock.environment, arguments=["--secrets-key-file", key, "--dns-listen", f"127.0.0.1:{port}"]) for i, port in enumerate(self.dns)]
         self.server = self.servers[0]
         for server in self.servers:
             server.start()
@@ -165,12 +226,26 @@ def mass_failure(site):
         site.members[name].down()
     wait_until("one more goes", lambda: all(len(one or []) == MEMBERS - 2 for one in site.seen()), 15)
     site.always("and the others are held in", 5, [one for one in ([sorted(set(site.addresses(["m1"])) - {a}) for a in site.addresses()])])
+    equal("the same everywhere", len({tuple(one) for one in site.seen()}), 1)
     records = site.records()
     held = next((one for one in records if one.get("withheld")), None)
     check("what is held back is in the record", held is not None and {w["cause"] for w in held["withheld"]} == {"mass_guard_hold"}, records[:2])
     contains("with its words", held["withheld"][0]["words"], "held in", "guard allows 20%")
     equal("seven are held", len(site.server.api().get("/v1/loadbalancers/www")["status"]["withheld"]), 7)
     return gone
+
+
+def clock_stepped(site):
+    """While a guard holds members in, for ten minutes, and one that is down stays out: no hour has passed."""
+    if not site.clock.compiler:
+        return say("the clock is left alone: there is no C compiler")
+    before, decided = site.seen()[0], len(site.records())
+    for by in (3600, -3600, 3600):
+        site.clock.set(by)
+        site.always(f"the time of day is set to {by:+} s, and nothing follows from it", 4, [before])
+        check("it was noticed", wait_until("it was noticed", lambda: all("the time of day was set by" in server.log_text() for server in site.servers), 5))
+    equal("nothing was decided", len(site.records()), decided)
+    return None
 
 
 def all_killed(site):
@@ -203,7 +278,8 @@ def main(given):
     flapping(site)
     leader_killed(site)
     mass_failure(site)
-    all_killed(site)
+    clock_stepped(site)
+    all_killed(site)  # by a clock that is an hour ahead
     over(site)
     for server in site.servers:
         equal(f"{server.name} stops in peace", server.stop(), 0)

@@ -462,10 +462,10 @@ class Stream:
 
 
 class Etcd:
-    """One or more etcd members on loopback. Members keep their ports and data over kill and start."""
+    """One or more etcd members on loopback, or at another address of this machine. Members keep their ports and data over kill and start."""
 
-    def __init__(self, members=1):
-        self.path = program("etcd", "etcd-server")
+    def __init__(self, members=1, host="127.0.0.1"):
+        self.path, self.host = program("etcd", "etcd-server"), host
         self.clients = [free_port() for _ in range(members)]
         self.peers = [free_port() for _ in range(members)]
         self.processes = [None] * members
@@ -474,8 +474,8 @@ class Etcd:
         self.wait_healthy()
 
     def start(self, member):
-        client, peer = (f"http://127.0.0.1:{ports[member]}" for ports in (self.clients, self.peers))
-        cluster = ",".join(f"m{i}=http://127.0.0.1:{port}" for i, port in enumerate(self.peers))
+        client, peer = (f"http://{self.host}:{ports[member]}" for ports in (self.clients, self.peers))
+        cluster = ",".join(f"m{i}=http://{self.host}:{port}" for i, port in enumerate(self.peers))
         self.processes[member] = Process(f"etcd-{member}", [
             self.path, "--name", f"m{member}", "--data-dir", os.path.join(scratch("etcd"), str(self.clients[member])), "--listen-client-urls", client,
             "--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", cluster,
@@ -490,7 +490,7 @@ class Etcd:
 
     def healthy(self, member):
         try:
-            connection = http.client.HTTPConnection("127.0.0.1", self.clients[member], timeout=2)
+            connection = http.client.HTTPConnection(self.host, self.clients[member], timeout=2)
             with contextlib.closing(connection):
                 connection.request("GET", "/health")
                 return json.loads(connection.getresponse().read()).get("health") == "true"
@@ -502,11 +502,11 @@ class Etcd:
             wait_until(f"etcd member {member} is healthy", lambda m=member: self.healthy(m), seconds)
 
     def url(self, prefix=""):
-        return "etcd://" + ",".join(f"127.0.0.1:{port}" for port in self.clients) + (f"/{prefix}" if prefix else "")
+        return "etcd://" + ",".join(f"{self.host}:{port}" for port in self.clients) + (f"/{prefix}" if prefix else "")
 
     def call(self, path, body, member=0):
         """The JSON gateway."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.clients[member], timeout=10)
+        connection = http.client.HTTPConnection(self.host, self.clients[member], timeout=10)
         with contextlib.closing(connection):
             connection.request("POST", path, json.dumps(body))
             return json.loads(connection.getresponse().read())

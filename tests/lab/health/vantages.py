@@ -128,11 +128,15 @@ def main(given):
         lab.wait_until("it is up again", lambda: state() == "up", 20)
         refused = subprocess.run([given.orrery, "checker", "--join", "http://198.18.0.53:8421", "--name", "x"], capture_output=True, text=True, timeout=20, env=lab.clean_environment())
         lab.check("without a token nobody is let in", refused.returncode != 0 and "401" in refused.stderr, refused)
+        time.sleep(1)
+        began = time.monotonic()
+        server.stop()
+        took = time.monotonic() - began
+        lab.check(f"it stops at once, though two checkers wait for what is to be looked at: {took:.1f} s", took < 4, took)
     finally:
         for one in checkers:
             one.end()
         gateway.close()
-    server.stop()
 
 
 lab.run(main)

@@ -1,0 +1,150 @@
+#!/usr/bin/python3 -B
+"""Three servers on one etcd are vantages of each other; two of them stand in networks whose way to the members can be cut. One is cut off, then two: they set themselves
+aside, that is recorded, and nothing is withdrawn at any server that works. Then a member really fails. A fourth server runs the API only: it looks at nothing, and answers
+as the others do."""
+import os
+import subprocess
+import sys
+import time
+
+sys.path[:0] = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lab", part) for part in ("", "server")]
+import http.client  # noqa: E402
+
+from gslb_faults import Member, ask  # noqa: E402
+import orrery_lab as lab  # noqa: E402
+from orrery_lab import check, contains, equal, say, wait_until  # noqa: E402
+
+HOME, PORT, DNS = "198.18.0.1", 8080, 5353
+MEMBERS = {f"m{i}": f"198.18.1.{i}" for i in range(1, 7)}
+
+
+def ip(*words, inside=None):
+    enter = ["nsenter", "--net", "--target", str(inside)] if inside else []
+    done = subprocess.run([*enter, "ip", *words], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise lab.Failed(f"ip {' '.join(words)}: {done.stderr.strip()}")
+
+
+class Far(lab.Server):
+    """A server in a network of its own, on a wire to ours."""
+
+    def __init__(self, orrery, name, number, **more):
+        super().__init__(orrery, name, **more)
+        self.host, self.dead_end = f"198.19.{number}.2", f"198.19.{number}.99"
+        self.holder = subprocess.Popen(["unshare", "--net", "sleep", "600"])
+        wait_until(f"{name} has a network of its own", lambda: os.readlink(f"/proc/{self.holder.pid}/ns/net") != os.readlink("/proc/self/ns/net"), 10, 0.01)
+        ip("link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", str(self.holder.pid))
+        ip("addr", "add", f"198.19.{number}.1/24", "dev", name)
+        ip("link", "set", name, "up")
+        for words in (["link", "set", "lo", "up"], ["addr", "add", f"{self.host}/24", "dev", "eth0"], ["link", "set", "eth0", "up"], ["route", "add", "default", "via", f"198.19.{number}.1"]):
+            ip(*words, inside=self.holder.pid)
+        self.arguments += ["--server-listen", f"{self.host}:{self.port}", "--server-allow-plaintext", "--dns-listen", f"{self.host}:{DNS}"]
+
+    def command(self):
+        return ["nsenter", "--net", "--target", str(self.holder.pid), *super().command()]
+
+    def connect(self, seconds=30):
+        return http.client.HTTPConnection(self.host, self.port, timeout=seconds)
+
+    def cut(self):
+        """Its way to the members goes nowhere; the one to etcd stays."""
+        ip("route", "add", "198.18.1.0/24", "via", self.dead_end, inside=self.holder.pid)
+
+    def end(self):
+        self.holder.kill()
+
+
+class Site:
+    def __init__(self, orrery):
+        self.etcd = lab.Etcd(host=HOME)
+        self.members = {name: Member(address, PORT) for name, address in MEMBERS.items()}
+        key = os.path.join(lab.scratch("shared"), "secrets.key")
+        common = {"store_url": self.etcd.url("lab")}
+        self.home = lab.Server(orrery, "s0", arguments=["--secrets-key-file", key, "--dns-listen", f"{HOME}:{DNS}"], **common)
+        self.far = [Far(orrery, f"s{i}", i, arguments=["--secrets-key-file", key], **common) for i in (1, 2)]
+        self.front = lab.Server(orrery, "front", arguments=["--secrets-key-file", key, "--run", "api", "--dns-listen", f"{HOME}:{DNS + 1}"], **common)
+        self.servers = [self.home, *self.far, self.front]
+        self.doors = {"s0": (HOME, DNS), "s1": (self.far[0].host, DNS), "s2": (self.far[1].host, DNS), "front": (HOME, DNS + 1)}
+        for server in self.servers:
+            server.start()
+            server._token = self.home.token()
+        self.api = self.home.api()
+
+    def seen(self):
+        return {name: ask(port, "www.gslb.test", host) for name, (host, port) in self.doors.items()}
+
+    def always(self, what, seconds, addresses):
+        end, count = time.monotonic() + seconds, 0
+        while time.monotonic() < end:
+            for name, one in self.seen().items():
+                if one != addresses:
+                    equal(f"{what}, at {name}", one, addresses)
+                count += 1
+            time.sleep(0.01)
+        check(f"{what} ({count} answers)", count > 0)
+
+    def everywhere(self, what, addresses, seconds=15):
+        wait_until(f"{what}: {addresses} at every server, and not {self.seen()}", lambda: all(one == addresses for one in self.seen().values()), seconds)
+        check(f"{what}, at every server", True)
+
+    def vantages(self, server=None):
+        return {one["name"]: one for one in (server or self.home).api().get("/v1/health/vantages")["items"]}
+
+    def records(self):
+        return [one["spec"] for one in self.api.get("/v1/loadbalancers/www/decisions?limit=50")["items"]]
+
+
+def main(given):
+    lab.skip_unless(os.geteuid() == 0, "networks of one's own need root")
+    if os.environ.get("LAB_INSIDE") != "yes":
+        os.execvpe("unshare", ["unshare", "--net", sys.executable, "-B", os.path.abspath(__file__), *sys.argv[1:]], {**os.environ, "LAB_INSIDE": "yes"})
+    ip("link", "set", "lo", "up")
+    for address in (HOME, *MEMBERS.values()):
+        ip("addr", "add", f"{address}/32", "dev", "lo")
+    site = Site(given.orrery)
+    try:
+        check_all(site)
+    finally:
+        for one in site.far:
+            one.end()
+
+
+def check_all(site):
+    everybody = sorted(MEMBERS.values())
+    for kind, name, spec in (("zones", "gslb", {"origin": "gslb.test", "nameservers": ["ns1.gslb.test"], "contact": "host@gslb.test", "records": "ns1 A 127.0.0.1\n"}),
+                             ("monitors", "tcp", {"kind": "tcp", "port": PORT, "interval": "1s", "timeout": "500ms", "rise": 1, "fall": 2}), ("pools", "all", {"monitors": ["tcp"]}),
+                             *(("members", name, {"pool": "all", "addresses": [address]}) for name, address in MEMBERS.items()),
+                             ("loadbalancers", "www", {"fqdn": "www.gslb.test", "pools": [{"pool": "all"}], "answers": "all", "max_answers": 32})):
+        site.api.put(f"/v1/{kind}/{name}", {"spec": spec})
+    for server in (site.home, *site.far):
+        wait_until(f"{server.name} hears the others", lambda s=server: sum(1 for one in site.vantages(s).values() if one["kind"] == "server" and one.get("ready", True) and one["targets"] == len(MEMBERS)) == 3, 20)
+    check("the three servers are vantages of each other", True)
+    equal("the one that runs the API only is none", "front" in site.vantages(), False)
+    equal("and looks at nothing", site.front.metrics().get("orrery_gslb_looks_watched"), 0)
+    site.everywhere("all are answered with", everybody)
+    time.sleep(3)  # each has had the time to look at what is new
+
+    for count, server in enumerate(site.far, 1):
+        before = len(site.records())
+        server.cut()
+        say(f"{server.name} is cut off")
+        site.always(f"{count} of three vantages cut off: nothing is withdrawn", 6, everybody)
+        aside = wait_until("it has set itself aside", lambda s=server: next((one for one in [site.vantages()[s.name]] if not one["fit"]), None), 5)
+        contains("and says why", aside["because"], "targets fell")
+        held = wait_until("which is recorded", lambda: next((one for one in site.records()[: len(site.records()) - before] if not one["changed"] and one["cause"] == "vantage_excluded"), None), 10) if count == 1 else \
+            next(one for one in site.records() if one["cause"] == "vantage_excluded")
+        contains("with who is not believed", held["withheld"][0]["words"], "is set aside", "targets fell")
+    site.members["m1"].down()
+    began = time.monotonic()
+    site.everywhere("a member that really fails goes", sorted(set(everybody) - {MEMBERS["m1"]}))
+    say(f"{time.monotonic() - began:.1f} s after it failed, by the one vantage that is left, also where two are blind and one looks at nothing")
+    record = wait_until("and that is recorded", lambda: next((one for one in site.records() if one["changed"] and one.get("trigger", {}).get("member") == "m1"), None), 10)
+    equal("as what it is", (record["cause"], record["trigger"]["to"]), ("probe", "down"))
+    equal("nothing else was ever withdrawn", [one["trigger"]["member"] for one in site.records() if one["changed"] and one.get("trigger", {}).get("to") == "down"], ["m1"])
+    for server in site.servers:
+        equal(f"{server.name} stops in peace", server.stop(), 0)
+        equal(f"and {server.name}'s log has no errors", server.complaints(), [])
+
+
+if __name__ == "__main__":
+    lab.run(main)

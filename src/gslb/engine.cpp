@@ -309,6 +309,11 @@ void Engine::follow_pool(const std::string& name, PoolMemory leaders) {
     if (!same) state_->mark_pool(name, {.cause = "leader"});
 }
 
+void Engine::follow_count(const std::string& name, std::int64_t decisions) {
+    if (const auto found = state_->names.find(name); found != state_->names.end())
+        found->second.decisions = std::max(found->second.decisions, decisions);
+}
+
 void Engine::lead() {
     for (auto& [key, pool] : state_->pools) pool.led.reset();
 }

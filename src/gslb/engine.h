@@ -51,6 +51,8 @@ public:
     /// What the server that leads remembers of a pool: whom a guard lets go must be the same everywhere. Holds until it says
     /// another, or until `lead`.
     void follow_pool(const std::string& name, PoolMemory leaders);
+    /// How many decisions about a name the leader has counted: whoever leads next goes on from there.
+    void follow_count(const std::string& name, std::int64_t decisions);
     /// From now on this server's own memory counts, which is what it last followed and what it saw since.
     void lead();
 

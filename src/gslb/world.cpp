@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 namespace orrery::gslb {
 
@@ -35,6 +36,15 @@ std::optional<json::object> summary_in(const json::object& status) {
     return out;
 }
 
+/// Of a status, without reading all of it.
+std::int64_t decisions_in(std::string_view stored) {
+    constexpr std::string_view mark = ",\"decisions\":";
+    const auto at = stored.rfind(mark);
+    std::int64_t out = 0;
+    if (at != std::string_view::npos) std::from_chars(stored.data() + at + mark.size(), stored.data() + stored.size(), out);
+    return out;
+}
+
 } // namespace
 
 World::World(store::Store& store, Engine& engine, Watcher& watcher, std::function<bool()> leads, std::function<void()> changed)
@@ -51,11 +61,13 @@ void World::take(const std::string& prefix, const store::Event& event) {
     const auto name = event.key.substr(prefix.size());
     const auto* record = event.record.get();
     if (record != nullptr && event.previous && resource::same_but_for_status(*event.previous, *record)) {
-        // Mostly what this server wrote itself. What the leader remembers of a pool is all that concerns another.
-        if (prefix == "pools/" && !leads_()) {
-            pool(name, record);
-            changed_();
-        }
+        // Mostly what this server wrote itself. What the leader remembers of a pool, and how many decisions it has counted, is all
+        // that concerns another.
+        if (leads_()) return;
+        if (prefix == "loadbalancers/") engine_.follow_count(name, decisions_in(record->value));
+        if (prefix != "pools/") return;
+        pool(name, record);
+        changed_();
         return;
     }
     if (prefix == "monitors/") monitor(name, record);

@@ -18,6 +18,7 @@ namespace orrery::gslb {
 namespace {
 
 constexpr auto sweep_every = std::chrono::minutes(10);
+constexpr auto look_at_clock_every = std::chrono::seconds(1);
 /// A smaller difference is a clock that is being pulled, not one that was set.
 constexpr auto least_step = std::chrono::milliseconds(500);
 
@@ -57,12 +58,17 @@ struct Controller::State : std::enable_shared_from_this<State> {
     bool leading = false;
     TaskGroup group;
 
+    std::chrono::milliseconds offset_at(WallTime now) const {
+        return now.time_since_epoch() - std::chrono::duration_cast<std::chrono::milliseconds>(clock.steady().time_since_epoch());
+    }
+    bool is_stepped(WallTime now) const { return offset && std::chrono::abs(offset_at(now) - *offset) >= least_step; }
+
     /// What is to last for some time is measured on the time of day, so that it can be stored: then a step of that must be known.
     void mind_steps(WallTime now) {
-        const auto is =
-            now.time_since_epoch() - std::chrono::duration_cast<std::chrono::milliseconds>(clock.steady().time_since_epoch());
+        const bool stepped = is_stepped(now);
+        const auto is = offset_at(now);
         const auto was = std::exchange(offset, is);
-        if (!was || std::chrono::abs(is - *was) < least_step) return;
+        if (!stepped) return;
         log::warn(Context::background(), "the time of day was set by {} ms: what is held back is held for as long as before",
                   (is - *was).count());
         engine.clock_stepped(is - *was);
@@ -142,6 +148,13 @@ struct Controller::State : std::enable_shared_from_this<State> {
         co_return woken.ok() || woken.error().code == Code::timeout;
     }
     static Task<Unit> wait_once(std::shared_ptr<State> self) { co_return co_await self->work.wait(Context::background()); }
+
+    /// Also where nothing else happens: what is stored is to be right by the clock as it is.
+    asio::awaitable<void> clock_loop() {
+        while ((co_await clock.sleep(look_at_clock_every)).ok()) {
+            if (is_stepped(clock.wall())) decide_all();
+        }
+    }
 
     asio::awaitable<void> decide_loop(Context ctx) {
         while (co_await wait_for_work(ctx)) {
@@ -253,6 +266,7 @@ asio::awaitable<void> Controller::run(Context ctx) {
     co_await asio::this_coro::throw_if_cancelled(false);
     const auto state = state_;
     state->group.spawn(state->decide_loop(ctx));
+    state->group.spawn(state->clock_loop());
     state->group.spawn(state->lead_loop(ctx));
     state->group.spawn(state->write_loop(ctx));
     state->group.spawn(state->sweep_loop(ctx));

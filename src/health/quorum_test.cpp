@@ -67,10 +67,11 @@ TEST(Quorum, SaysWhyInWordsAndData) {
     reports[0].failures = 3;
     reports[0].took = 1000ms;
     const auto decision = decide(reports, {.need = 2}, Standing::up, quorum_now);
-    EXPECT_EQ(decision.words, "2 of 3 down, need 2; 1 of 4 vantages left out");
+    EXPECT_EQ(decision.words, "2 of 3 down, need 2; 1 of 4 vantages left out, 1 of them would say down");
     EXPECT_EQ(to_json_text(decision.evidence[0]), R"({"vantage":"dc1","class":"refused","ms":1000,"n_fail":3,"says":"down"})");
-    EXPECT_EQ(to_json_text(decision.evidence[3]),
-              R"({"vantage":"dc4","class":"refused","ms":0,"left_out":"2 of 2 canaries fail","set_aside":true})");
+    EXPECT_EQ(
+        to_json_text(decision.evidence[3]),
+        R"({"vantage":"dc4","class":"refused","ms":0,"left_out":"2 of 2 canaries fail","set_aside":true,"would_say":"down"})");
     EXPECT_EQ(decide(reports_of("o"), {}, Standing::up, quorum_now).words, "no vantage has fresh evidence");
     EXPECT_EQ(decide({}, {}, Standing::up, quorum_now).words, "no vantage looks at it");
 }

@@ -94,6 +94,9 @@ struct PoolDraft {
     void add_address(std::string_view address) { (address.find(':') == std::string_view::npos ? v4 : v6).emplace_back(address); }
 };
 
+/// Seconds of a TTL as zone files have it: "300", "5m", "1h30m"; a week at most.
+std::int64_t seconds_of(std::string_view text, std::int64_t otherwise);
+
 /// The Zone of a zone file: its records but those of the types (in lower case) that are balanced, the SOA, and the apex's NS, which
 /// become the nameservers.
 void add_zone_of(Collected& to, std::string_view text, std::string_view zone, const std::set<std::string_view>& dynamic);

@@ -412,11 +412,7 @@ private:
         if (made->answers != "all") spec["answers"] = made->answers;
         out_.add("LoadBalancer", fqdn, std::move(spec));
     }
-    static std::string seconds(const std::string& text) {
-        int out = 300;
-        std::from_chars(text.data(), text.data() + text.size(), out);
-        return fmt::format("{}s", std::max(out, 1));
-    }
+    static std::string seconds(const std::string& text) { return fmt::format("{}s", seconds_of(text, 300)); }
 
     const json::object& config_;
     const std::map<std::string, std::string>& zones_;

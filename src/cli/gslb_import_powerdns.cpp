@@ -179,7 +179,7 @@ private:
             return;
         }
         if (words[0].first == "$TTL" && words.size() > 1) {
-            std::from_chars(words[1].first.data(), words[1].first.data() + words[1].first.size(), ttl_);
+            ttl_ = seconds_of(words[1].first, ttl_);
             return;
         }
         std::size_t at = 0;
@@ -188,8 +188,8 @@ private:
         for (; at < words.size() && !words[at].second; ++at) {
             const auto& word = words[at].first;
             if (lowered(word) == "lua") break;
-            if (!word.empty() && std::all_of(word.begin(), word.end(), [](char c) { return c >= '0' && c <= '9'; }))
-                std::from_chars(word.data(), word.data() + word.size(), ttl);
+            if (!word.empty() && word[0] >= '0' && word[0] <= '9')
+                ttl = seconds_of(word, ttl);
             else if (lowered(word) != "in")
                 return; // another type: not ours
         }

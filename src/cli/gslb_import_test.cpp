@@ -149,8 +149,9 @@ TEST(GslbImport, FixedRecordsOfAZoneFileBecomeAZone) {
     EXPECT_THAT(
         lines_of(*imported),
         Contains(
-            R"(Zone example-test {"origin":"example.test","nameservers":["ns1.example.test","ns.other.test"],"records":"ns1.example.test. 60 A 192.0.2.53\nns1.example.test. 1h TXT \"a; b\"   \"c\" \nw.example.test. 1h MX 10 mail\n$ORIGIN sub.example.test.\nx.sub.example.test. 1h CNAME y\n"})"));
+            R"(Zone example-test {"origin":"example.test","nameservers":["ns1.example.test","ns.other.test"],"records":"ns1.example.test. 60 A 192.0.2.53\nns1.example.test. 1h TXT \"a; b\"   \"c\"\nw.example.test. 1h MX 10 mail\n$ORIGIN sub.example.test.\nx.sub.example.test. 1h CNAME y\n"})"));
     EXPECT_THAT(imported->left_out, Contains(HasSubstr("$INCLUDE other")));
+    EXPECT_THAT(lines_of(*imported), Contains(HasSubstr(R"("fqdn":"w.example.test","ttl":{"max":"3600s"})")));
 }
 
 TEST(GslbImport, WhatIsBrokenIsSaidWithItsLine) {
@@ -165,7 +166,8 @@ TEST(GslbImport, WhatIsBrokenIsSaidWithItsLine) {
     std::string deep = "a => ";
     for (int i = 0; i < 10'000; ++i) deep += "[";
     EXPECT_FALSE(import_gdnsd(deep, {}).ok());
-    EXPECT_TRUE(import_powerdns("w LUA A \"pickrandom({{{{{{{{{{{{{{{{{{{{{{{{\"\n", "a.test")->documents.empty());
+    EXPECT_TRUE(import_powerdns("w LUA A \"pickrandom({{{{{{{{{{{{{{{{{{{{{{{{\"\n", "a.test")->documents.size() == 1)
+        << "the Zone alone";
 }
 
 } // namespace orrery::cli

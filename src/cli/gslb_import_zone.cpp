@@ -68,6 +68,25 @@ std::string word_of(std::string_view& rest) {
 
 } // namespace
 
+std::int64_t seconds_of(std::string_view text, std::int64_t otherwise) {
+    std::int64_t out = 0, number = 0;
+    bool open = false;
+    constexpr std::int64_t most = std::int64_t{86400} * 7;
+    for (const char c : lowered(text)) {
+        if (c >= '0' && c <= '9') {
+            number = std::min(most, number * 10 + (c - '0'));
+            open = true;
+            continue;
+        }
+        const auto unit = c == 's' ? 1 : c == 'm' ? 60 : c == 'h' ? 3600 : c == 'd' ? 86400 : c == 'w' ? 604800 : 0;
+        if (unit == 0 || !open) return otherwise;
+        out = std::min(most, out + number * unit);
+        number = 0;
+        open = false;
+    }
+    return text.empty() ? otherwise : std::clamp<std::int64_t>(out + number, 1, most);
+}
+
 void add_zone_of(Collected& to, std::string_view text, std::string_view zone, const std::set<std::string_view>& dynamic) {
     const auto apex = plain_name(zone);
     auto origin = apex, told_origin = apex;
@@ -104,9 +123,9 @@ void add_zone_of(Collected& to, std::string_view text, std::string_view zone, co
         }
         if (origin != told_origin) records += fmt::format("$ORIGIN {}.\n", origin);
         told_origin = origin;
-        const auto data = rest.find_first_not_of(' ');
+        const auto data = rest.find_first_not_of(' '), last = rest.find_last_not_of(' ');
         records += fmt::format("{}. {}{}{} {}\n", owner, own_ttl, own_ttl.empty() ? "" : " ", type,
-                               data == std::string_view::npos ? std::string_view() : rest.substr(data));
+                               data == std::string_view::npos ? std::string_view() : rest.substr(data, last - data + 1));
     }
     if (servers.empty()) {
         servers.push_back("ns1." + apex);

@@ -155,11 +155,13 @@ def drained(cli, api, port, ran):
     lab.equal("it succeeded", api.get("/v1/jobs/kernels")["status"]["state"], "succeeded")
     lab.wait_until("both answer again", lambda: over() and seen[-1][1] == both, 5)
     lab.say("; ".join(f"{at - seen[0][0]:.1f} s {', '.join(a.rsplit('.', 1)[1] for a in answer)}" for at, answer in seen))
-    lab.equal("one at a time was taken out, and put back before the next", [answer for _, answer in seen], [both, [both[1]], both, [both[0]], both])
+    # Between the two both are there for a moment, which is too short to be seen every time.
+    alone = [(at, answer) for at, answer in seen if answer != both]
+    lab.equal("one at a time was taken out, and the other answered", [answer for _, answer in alone], [[both[1]], [both[0]]])
     with open(ran) as file:
         worked = [line.split() for line in file]
     lab.equal("both were worked on", [host for host, _ in worked], ["web-1", "web-2"])
-    for (host, at), (left, _) in zip(worked, (seen[1], seen[3])):
+    for (host, at), (left, _) in zip(worked, alone):
         lab.check(f"work on {host} began {float(at) - left:.1f} s after its name was another: not before resolvers had forgotten it (2 s)", float(at) - left >= 1.9, (at, left))
     record = next(d["spec"] for d in api.get("/v1/loadbalancers/web/decisions?limit=20")["items"] if d["spec"]["cause"] == "admin")
     lab.check("the record says who and why", record.get("actor") and api.get("/v1/loadbalancers/web/decisions?limit=20"), record)

@@ -36,7 +36,15 @@ struct DriverSources::State {
     class Named final : public health::StatusSource {
     public:
         Named(State& state, json::object look) : state_(state), look_(std::move(look)), source_(source_text(look_, "source")) {}
-        std::string name() const override { return fmt::format("Source {}", source_); }
+        /// With what it is asked: looks of one name are one look.
+        std::string name() const override {
+            auto out = fmt::format("Source {}", source_);
+            if (const auto query = source_text(look_, "query"); !query.empty()) out += ": " + query;
+            if (const auto least = source_number(look_, "least")) out += fmt::format(" >= {}", *least);
+            if (const auto most = source_number(look_, "most")) out += fmt::format(" <= {}", *most);
+            if (const auto label = source_text(look_, "label"); !label.empty()) out += " by " + label;
+            return out;
+        }
         Task<std::map<std::string, Reading>> read(Context ctx, std::vector<std::string> ids) override {
             if (!driver_ || made_at_ != state_.changes) {
                 CO_TRY(driver_, state_.make(source_, look_));

@@ -77,6 +77,7 @@ struct Controller::State : std::enable_shared_from_this<State> {
         log::warn(Context::background(), "the time of day was set by {} ms: what is held back is held for as long as before",
                   (is - *was).count());
         engine.clock_stepped(is - *was);
+        work.notify_all();
     }
 
     void decide_all() {
@@ -193,6 +194,7 @@ struct Controller::State : std::enable_shared_from_this<State> {
             to_write.notify_all();
             if (!(co_await leadership.deposed(ctx)).ok()) co_return;
             leading = false;
+            mind_steps(clock.wall());
             world->follow();
         }
     }
@@ -225,6 +227,7 @@ struct Controller::State : std::enable_shared_from_this<State> {
     /// Whom probes took out is stored first; then what was decided, and only then what names say of it: what is in a status has its
     /// record, whenever the server ends.
     Task<Unit> write_some(Context ctx, store::Fence fence) {
+        mind_steps(clock.wall()); // what is stored must be right by it
         CO_TRY(std::ignore, co_await statuses.write_pools(ctx, fence));
         CO_TRY(std::ignore, co_await records.write_some(ctx, fence));
         if (records.has_work()) co_return Unit{};
@@ -264,9 +267,13 @@ Controller::Controller(asio::any_io_executor executor, resource::Resources& reso
             if (auto name = state->engine.name_of_fqdn(fqdn); !name.empty()) state->statuses.note_name(std::move(name));
             state->to_write.notify_all();
         });
-    state_->world = std::make_unique<World>(
-        resources.store(), state_->engine, watcher, places, [state] { return state->leadership.leads(); },
-        [state] { state->work.notify_all(); });
+    // What the leader wrote is right by the clock as it is: a step of it must be known before that is taken over, and not after.
+    const auto leads = [state] {
+        state->mind_steps(state->clock.wall());
+        return state->leadership.leads();
+    };
+    state_->world =
+        std::make_unique<World>(resources.store(), state_->engine, watcher, places, leads, [state] { state->work.notify_all(); });
 }
 
 Controller::~Controller() {

@@ -252,6 +252,36 @@ CO_TEST(GslbController, WhomAGuardLetsGoIsTheSameAtEveryServerAndAfterAllWereKil
     co_await plant.group.stop();
 }
 
+CO_TEST(GslbController, AStepOfTheClockIsNotCountedTwiceWhereALeaderIsFollowed) {
+    for (const auto step : {Duration(1h), Duration(-2h)}) {
+        auto shared = std::make_shared<store::MemoryStore::Shared>();
+        Plant leader(loop, shared);
+        CO_ASSERT_OK(co_await furnish(leader));
+        CO_ASSERT_OK(co_await leader.put("pools", "eu", "{site: ams, monitors: [web], guard: {most: 1, window: 10m}}"));
+        co_await leader.settle();
+        Plant other(loop, shared, "b");
+        co_await other.settle();
+        for (auto* plant : {&leader, &other}) {
+            for (const auto* member : {"eu-1", "eu-2", "us-1"}) plant->watcher.say(member, Health::up);
+            co_await plant->settle();
+            for (const auto* member : {"eu-1", "eu-2"}) plant->watcher.say(member, Health::down, "web: refused");
+            co_await plant->settle();
+        }
+        CO_ASSERT_OK(co_await other.house.store.catch_up(carla));
+        co_await other.settle();
+        EXPECT_THAT(other.sink.addresses("www.gslb.test"), ElementsAre("192.0.2.2"));
+        leader.house.clock.step_wall(step);
+        other.house.clock.step_wall(step);
+        co_await leader.settle(2s); // the leader sees it first, and stores what is right by the clock as it is now
+        CO_ASSERT_OK(co_await other.house.store.catch_up(carla));
+        other.watcher.say("us-1", Health::up, "another word");
+        co_await other.settle(2s);
+        EXPECT_THAT(other.sink.addresses("www.gslb.test"), ElementsAre("192.0.2.2")) << "no ten minutes have passed";
+        co_await other.group.stop();
+        co_await leader.group.stop();
+    }
+}
+
 CO_TEST(GslbController, WhoIsNotBelievedLeavesARecord) {
     Plant plant(loop);
     CO_ASSERT_OK(co_await furnish(plant));

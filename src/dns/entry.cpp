@@ -98,23 +98,32 @@ Dynamic::Dynamic(std::shared_ptr<const Tailored> tailored_) : tailored(std::move
     }
 }
 
-void FreeEntry::operator()(const Entry* entry) const {
-    entry->~Entry();
-    ::operator delete(const_cast<Entry*>(entry));
+namespace {
+
+std::size_t size_of(std::size_t sets, std::size_t name, std::size_t bytes) {
+    return sizeof(Entry) + sets * sizeof(Entry::Set) + name + bytes;
 }
 
-EntryPtr make_entry(Entry like, Bytes name, std::span<const Entry::Set> sets, Bytes bytes) {
-    void* memory = ::operator new(sizeof(Entry) + sets.size_bytes() + name.size() + bytes.size());
+} // namespace
+
+void FreeEntry::operator()(const Entry* entry) const {
+    const auto size = size_of(entry->set_count, entry->name_size, entry->bytes_size);
+    entry->~Entry();
+    memory->deallocate(const_cast<Entry*>(entry), size, Entry::alignment);
+}
+
+EntryPtr make_entry(std::pmr::memory_resource* memory, Entry like, Bytes name, std::span<const Entry::Set> sets, Bytes bytes) {
+    void* place = memory->allocate(size_of(sets.size(), name.size(), bytes.size()), Entry::alignment);
     like.set_count = static_cast<std::uint16_t>(sets.size());
     like.name_size = static_cast<std::uint8_t>(name.size());
     like.bytes_size = static_cast<std::uint32_t>(bytes.size());
-    auto* entry = new (memory) Entry(std::move(like));
+    auto* entry = new (place) Entry(std::move(like));
     auto* rest = reinterpret_cast<std::uint8_t*>(entry + 1);
     if (!sets.empty()) std::memcpy(rest, sets.data(), sets.size_bytes());
     rest += sets.size_bytes();
     std::memcpy(rest, name.data(), name.size());
     if (!bytes.empty()) std::memcpy(rest + name.size(), bytes.data(), bytes.size());
-    return EntryPtr(entry);
+    return {entry, {memory}};
 }
 
 } // namespace orrery::dns

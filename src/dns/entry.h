@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <memory_resource>
 #include <span>
 #include <vector>
 
@@ -62,6 +63,7 @@ struct Entry {
         std::uint16_t signature_size = 0, signature_count = 0;
     };
     static constexpr std::uint32_t nowhere = 0xFFFFFFFF;
+    static constexpr std::size_t alignment = 64; ///< of the block: what it needs of the cache is as little as can be
     /// One of several by weight, the same for all who ask: what most dynamic names are. Here the draw's cells and the records stand
     /// in the entry's own bytes, so that such an answer touches no other memory; `dynamic` says the same at length.
     struct Quick {
@@ -104,11 +106,12 @@ struct Entry {
 };
 
 struct FreeEntry {
+    std::pmr::memory_resource* memory;
     void operator()(const Entry* entry) const;
 };
 using EntryPtr = std::unique_ptr<const Entry, FreeEntry>;
 /// Copies what it is given; `like` says the rest.
-EntryPtr make_entry(Entry like, Bytes name, std::span<const Entry::Set> sets, Bytes bytes);
+EntryPtr make_entry(std::pmr::memory_resource* memory, Entry like, Bytes name, std::span<const Entry::Set> sets, Bytes bytes);
 
 /// The records of a set, as they stand in an entry's bytes.
 struct RecordView {

@@ -9,7 +9,7 @@
 namespace orrery::dns {
 
 namespace {
-constexpr unsigned root_bits = 12, node_bits = 6, deepest = root_bits + 8 * node_bits;
+constexpr unsigned root_bits = 14, node_bits = 6, deepest = root_bits + 8 * node_bits;
 /// What most entries have, and what follows them in memory: their name, the draw's cells, a few records.
 constexpr std::size_t fetched_of_entry = 192;
 bool is_node(std::uintptr_t slot) { return (slot & 1) != 0; }
@@ -28,17 +28,20 @@ struct NameTable::Node {
     std::uint32_t listed = 0;
     Slot slots[1]; // NOLINT: as many as there are
 
-    static Node* make(std::size_t count) {
-        void* memory = ::operator new(sizeof(Node) + (count == 0 ? 0 : count - 1) * sizeof(Slot));
-        auto* node = new (memory) Node;
-        node->count = static_cast<std::uint32_t>(count);
-        return node;
-    }
+    static std::size_t size_of(std::size_t count) { return sizeof(Node) + (count == 0 ? 0 : count - 1) * sizeof(Slot); }
     static Node* of(Slot slot) { return reinterpret_cast<Node*>(slot & ~Slot{1}); }
     Slot slot() const { return reinterpret_cast<Slot>(this) | 1; }
 };
 
-void NameTable::Garbage::FreeNode::operator()(Node* node) const { ::operator delete(node); }
+NameTable::Node* NameTable::make_node(std::size_t count) {
+    auto* node = new (memory()->allocate(Node::size_of(count), alignof(Node))) Node;
+    node->count = static_cast<std::uint32_t>(count);
+    return node;
+}
+
+void NameTable::Garbage::FreeNode::operator()(Node* node) const {
+    memory->deallocate(node, Node::size_of(node->count), alignof(Node));
+}
 NameTable::Garbage::~Garbage() = default;
 
 NameTable::NameTable() : root_(std::make_unique<Root>()) {}
@@ -50,12 +53,12 @@ NameTable::~NameTable() {
 void NameTable::free_all(Slot slot) {
     if (slot == 0) return;
     if (!is_node(slot)) {
-        FreeEntry{}(entry_of(slot));
+        FreeEntry{memory()}(entry_of(slot));
         return;
     }
     auto* node = Node::of(slot);
     for (std::size_t i = 0; i < node->count; ++i) free_all(node->slots[i]);
-    ::operator delete(node);
+    Garbage::FreeNode{memory()}(node);
 }
 
 const Entry* NameTable::find(const Root& root, std::uint64_t hash, Bytes name) {
@@ -117,6 +120,9 @@ void NameTable::fetch(const Root& root, std::span<const std::uint64_t> hashes) {
     }
 }
 
+void NameTable::drop(const Entry* entry) { garbage_.entries.emplace_back(entry, FreeEntry{memory()}); }
+void NameTable::drop(Node* node) { garbage_.nodes.emplace_back(node, Garbage::FreeNode{memory()}); }
+
 const NameTable::Root* NameTable::version() {
     shared_ = true;
     return root_.get();
@@ -143,50 +149,49 @@ NameTable::Slot NameTable::put(Slot into, EntryPtr entry, unsigned shift) {
     if (!is_node(into)) {
         const auto* there = entry_of(into);
         if (is_it(*there, hash, name)) {
-            garbage_.entries.emplace_back(there);
+            drop(there);
             return reinterpret_cast<Slot>(entry.release());
         }
         if (shift >= deepest) {
-            auto* both = Node::make(2);
+            auto* both = make_node(2);
             both->listed = 1;
             both->slots[0] = into;
             both->slots[1] = reinterpret_cast<Slot>(entry.release());
             return both->slot();
         }
-        auto* one = Node::make(1);
+        auto* one = make_node(1);
         one->used = 1ULL << (there->hash >> shift & 63);
         one->slots[0] = into;
         return put(one->slot(), std::move(entry), shift);
     }
     auto* node = Node::of(into);
-    const auto old = [&] { garbage_.nodes.emplace_back(node); };
     if (node->listed != 0) {
         std::size_t at = 0;
         while (at < node->count && !is_it(*entry_of(node->slots[at]), hash, name)) ++at;
-        auto* copy = Node::make(at < node->count ? node->count : node->count + 1U);
+        auto* copy = make_node(at < node->count ? node->count : node->count + 1U);
         copy->listed = 1;
         std::memcpy(copy->slots, node->slots, node->count * sizeof(Slot));
-        if (at < node->count) garbage_.entries.emplace_back(entry_of(node->slots[at]));
+        if (at < node->count) drop(entry_of(node->slots[at]));
         copy->slots[at] = reinterpret_cast<Slot>(entry.release());
-        old();
+        drop(node);
         return copy->slot();
     }
     const auto bit = 1ULL << (hash >> shift & 63);
     const auto at = static_cast<std::size_t>(std::popcount(node->used & (bit - 1)));
     if ((node->used & bit) != 0) {
-        auto* copy = Node::make(node->count);
+        auto* copy = make_node(node->count);
         copy->used = node->used;
         std::memcpy(copy->slots, node->slots, node->count * sizeof(Slot));
         copy->slots[at] = put(node->slots[at], std::move(entry), shift + node_bits);
-        old();
+        drop(node);
         return copy->slot();
     }
-    auto* copy = Node::make(node->count + 1U);
+    auto* copy = make_node(node->count + 1U);
     copy->used = node->used | bit;
     std::memcpy(copy->slots, node->slots, at * sizeof(Slot));
     copy->slots[at] = reinterpret_cast<Slot>(entry.release());
     std::memcpy(copy->slots + at + 1, node->slots + at, (node->count - at) * sizeof(Slot));
-    old();
+    drop(node);
     return copy->slot();
 }
 
@@ -200,7 +205,7 @@ void NameTable::erase(std::uint64_t hash, Bytes name) {
 /// The name is there.
 NameTable::Slot NameTable::without(Slot from, std::uint64_t hash, Bytes name, unsigned shift) {
     if (!is_node(from)) {
-        garbage_.entries.emplace_back(entry_of(from));
+        drop(entry_of(from));
         return 0;
     }
     auto* node = Node::of(from);
@@ -209,15 +214,15 @@ NameTable::Slot NameTable::without(Slot from, std::uint64_t hash, Bytes name, un
     Slot left = 0;
     if (node->listed != 0) {
         while (!is_it(*entry_of(node->slots[at]), hash, name)) ++at;
-        garbage_.entries.emplace_back(entry_of(node->slots[at]));
+        drop(entry_of(node->slots[at]));
     } else {
         bit = 1ULL << (hash >> shift & 63);
         at = static_cast<std::size_t>(std::popcount(node->used & (bit - 1)));
         left = without(node->slots[at], hash, name, shift + node_bits);
     }
-    garbage_.nodes.emplace_back(node);
+    drop(node);
     if (left == 0 && node->count == 1) return 0;
-    auto* copy = Node::make(left == 0 ? node->count - 1U : node->count);
+    auto* copy = make_node(left == 0 ? node->count - 1U : node->count);
     copy->listed = node->listed;
     copy->used = left == 0 ? node->used & ~bit : node->used;
     std::memcpy(copy->slots, node->slots, at * sizeof(Slot));

@@ -2,6 +2,7 @@
 
 #include "dns/entry.h"
 #include "dns/name_key.h"
+#include "dns/name_memory.h"
 
 #include <cstdint>
 #include <memory>
@@ -11,13 +12,13 @@ namespace orrery::dns {
 
 /// A map from names to entries of which a writer makes new versions that share all that did not change: a change of one name in
 /// 100,000 copies one path. Readers see the version they loaded, whole. One writer at a time; what a change made unreachable is
-/// handed out by `take_garbage`, and may be freed when no reader can be in an older version.
+/// handed out by `take_garbage`, and may be freed, by the writer, when no reader can be in an older version.
 class NameTable {
 public:
     using Slot = std::uintptr_t; ///< nothing, an Entry, or a Node with its lowest bit set
     struct Node;
     struct Root {
-        std::array<Slot, 4096> slots{};
+        std::array<Slot, 1 << 14> slots{};
     };
     /// What became unreachable.
     class Garbage {
@@ -30,6 +31,7 @@ public:
     private:
         friend class NameTable;
         struct FreeNode {
+            std::pmr::memory_resource* memory;
             void operator()(Node* node) const;
         };
         std::vector<std::unique_ptr<Node, FreeNode>> nodes;
@@ -51,6 +53,8 @@ public:
 
     /// The version that holds all changes so far. It will not change any more.
     const Root* version();
+    /// Where entries must be made.
+    std::pmr::memory_resource* memory() { return memory_.get(); }
     void set(EntryPtr entry);
     void erase(std::uint64_t hash, Bytes name);
     const Entry* find(std::uint64_t hash, Bytes name) const { return find(*root_, hash, name); }
@@ -60,8 +64,12 @@ private:
     void own_root();
     Slot put(Slot into, EntryPtr entry, unsigned shift);
     Slot without(Slot from, std::uint64_t hash, Bytes name, unsigned shift);
-    static void free_all(Slot slot);
+    Node* make_node(std::size_t count);
+    void drop(const Entry* entry);
+    void drop(Node* node);
+    void free_all(Slot slot);
 
+    NameMemory memory_;
     std::unique_ptr<Root> root_;
     bool shared_ = false; ///< a reader may have the root
     Garbage garbage_;

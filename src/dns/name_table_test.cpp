@@ -10,11 +10,12 @@ namespace orrery::dns {
 
 namespace {
 
-EntryPtr entry_with(std::uint64_t hash, std::string_view name, std::uint32_t zone) {
+EntryPtr entry_with(NameTable& table, std::uint64_t hash, std::string_view name, std::uint32_t zone) {
     Entry like;
     like.hash = hash;
     like.zone = zone;
-    return make_entry(std::move(like), Bytes(reinterpret_cast<const std::uint8_t*>(name.data()), name.size()), {}, {});
+    return make_entry(table.memory(), std::move(like), Bytes(reinterpret_cast<const std::uint8_t*>(name.data()), name.size()), {},
+                      {});
 }
 
 Bytes of(std::string_view text) { return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}; }
@@ -35,7 +36,7 @@ TEST(NameTable, HoldsWhatAMapHoldsInEveryVersion) {
                 table.erase(hash(name), of(name));
                 model.erase(name);
             } else {
-                table.set(entry_with(hash(name), name, i));
+                table.set(entry_with(table, hash(name), name, i));
                 model[name] = i;
             }
             if (i % 100 == 0) {

@@ -237,7 +237,7 @@ void Authority::State::remake(ZoneState& zone, const std::string& key) {
         }
     }
     deepest = std::max(deepest, name.label_count());
-    table.set(make_entry(std::move(entry), name.tail(), sets, bytes));
+    table.set(make_entry(table.memory(), std::move(entry), name.tail(), sets, bytes));
 }
 
 std::shared_ptr<const ZoneView> Authority::State::view_of(const ZoneState& zone) const {

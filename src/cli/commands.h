@@ -36,6 +36,7 @@ Result<int> run_gslb_why(Invocation& invocation);
 Result<int> run_gslb_whatif(Invocation& invocation);
 Result<int> run_gslb_failback(Invocation& invocation);
 Result<int> run_gslb_import(Invocation& invocation);
+Result<int> run_gslb_vantages(Invocation& invocation);
 Result<int> run_gslb_watch(Invocation& invocation);
 
 Result<int> run_login(Invocation& invocation);

@@ -1,5 +1,6 @@
 #include "cli/commands.h"
 #include "cli/render.h"
+#include "cli/table.h"
 #include "core/text.h"
 #include "net/http.h"
 
@@ -165,6 +166,24 @@ Result<int> run_gslb_failback(Invocation& invocation) {
     TRY(const auto answer, api->call("POST", balancer_route(invocation, "failback")));
     invocation.streams.out << fmt::format("clients of {} may return to the pools they left\n",
                                           printable(text_of(answer.body, "spec.fqdn")));
+    return exit_code::ok;
+}
+
+Result<int> run_gslb_vantages(Invocation& invocation) {
+    TRY(auto* api, invocation.api());
+    TRY(const auto answer, api->get("/v1/health/vantages"));
+    if (gives_json(invocation, answer.body)) return exit_code::ok;
+    const auto& streams = invocation.streams;
+    Table table({"VANTAGE", "KIND", "COUNTS", "TARGETS", "BECAUSE"});
+    for (const auto& one : items_at(answer.body, "items")) {
+        const bool fit = number_text(one, "fit") == "true";
+        table.add({{printable(text_of(one, "name"))},
+                   {printable(text_of(one, "kind"))},
+                   {fit ? "yes" : "no", fit ? Style::green : Style::red},
+                   {number_text(one, "targets")},
+                   {printable(text_of(one, "because"))}});
+    }
+    streams.out << table.render(streams.width, streams.colour());
     return exit_code::ok;
 }
 

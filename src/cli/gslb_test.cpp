@@ -41,6 +41,18 @@ TEST_F(Gslb, WhyTellsTheAnswerAndItsReasons) {
     EXPECT_EQ(run({"gslb", "why", "www", "--at", "yesterday"}), 7);
 }
 
+TEST_F(Gslb, VantagesTellWhoseWordCounts) {
+    answers_of["GET /v1/health/vantages"] =
+        R"x({"items":[{"name":"home","kind":"server","fit":true,"targets":4},
+        {"name":"tokyo\u001b","kind":"checker","fit":false,"targets":3,"because":"2 of 2 canaries fail"}]})x";
+    EXPECT_EQ(run({"gslb", "vantages"}), 0) << err;
+    EXPECT_EQ(out, "VANTAGE    KIND     COUNTS  TARGETS  BECAUSE\n"
+                   "home       server   yes     4\n"
+                   "tokyo\\x1b  checker  no      3        2 of 2 canaries fail\n");
+    EXPECT_EQ(run({"gslb", "vantages", "-o", "json"}), 0) << err;
+    EXPECT_THAT(out, HasSubstr("\"home\""));
+}
+
 TEST_F(Gslb, WhatIfEndsWithZeroOnlyForWhatIsSafe) {
     const auto answer = [](std::string_view verdict) {
         return fmt::format(R"x({{"loadbalancer":"www","verdict":"{}","why":["eu-1 would get 50.0 of 100, and can carry 40"],

@@ -3,7 +3,6 @@
 aside, that is recorded, and nothing is withdrawn at any server that works. Then a member really fails. A fourth server runs the API only: it looks at nothing, and answers
 as the others do."""
 import os
-import subprocess
 import sys
 import time
 
@@ -12,17 +11,11 @@ import http.client  # noqa: E402
 
 from gslb_faults import Member, ask  # noqa: E402
 import orrery_lab as lab  # noqa: E402
+from networks import Network, ip, own_network  # noqa: E402
 from orrery_lab import check, contains, equal, say, wait_until  # noqa: E402
 
 HOME, PORT, DNS = "198.18.0.1", 8080, 5353
 MEMBERS = {f"m{i}": f"198.18.1.{i}" for i in range(1, 7)}
-
-
-def ip(*words, inside=None):
-    enter = ["nsenter", "--net", "--target", str(inside)] if inside else []
-    done = subprocess.run([*enter, "ip", *words], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise lab.Failed(f"ip {' '.join(words)}: {done.stderr.strip()}")
 
 
 class Far(lab.Server):
@@ -30,28 +23,22 @@ class Far(lab.Server):
 
     def __init__(self, orrery, name, number, **more):
         super().__init__(orrery, name, **more)
-        self.host, self.dead_end = f"198.19.{number}.2", f"198.19.{number}.99"
-        self.holder = subprocess.Popen(["unshare", "--net", "sleep", "600"])
-        wait_until(f"{name} has a network of its own", lambda: os.readlink(f"/proc/{self.holder.pid}/ns/net") != os.readlink("/proc/self/ns/net"), 10, 0.01)
-        ip("link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", str(self.holder.pid))
-        ip("addr", "add", f"198.19.{number}.1/24", "dev", name)
-        ip("link", "set", name, "up")
-        for words in (["link", "set", "lo", "up"], ["addr", "add", f"{self.host}/24", "dev", "eth0"], ["link", "set", "eth0", "up"], ["route", "add", "default", "via", f"198.19.{number}.1"]):
-            ip(*words, inside=self.holder.pid)
+        self.network = Network(name, number)
+        self.host = self.network.address
         self.arguments += ["--server-listen", f"{self.host}:{self.port}", "--server-allow-plaintext", "--dns-listen", f"{self.host}:{DNS}"]
 
     def command(self):
-        return ["nsenter", "--net", "--target", str(self.holder.pid), *super().command()]
+        return self.network.within(super().command())
 
     def connect(self, seconds=30):
         return http.client.HTTPConnection(self.host, self.port, timeout=seconds)
 
     def cut(self):
         """Its way to the members goes nowhere; the one to etcd stays."""
-        ip("route", "add", "198.18.1.0/24", "via", self.dead_end, inside=self.holder.pid)
+        self.network.cut("198.18.1.0/24")
 
     def end(self):
-        self.holder.kill()
+        self.network.end()
 
 
 class Site:
@@ -95,10 +82,7 @@ class Site:
 
 
 def main(given):
-    lab.skip_unless(os.geteuid() == 0, "networks of one's own need root")
-    if os.environ.get("LAB_INSIDE") != "yes":
-        os.execvpe("unshare", ["unshare", "--net", sys.executable, "-B", os.path.abspath(__file__), *sys.argv[1:]], {**os.environ, "LAB_INSIDE": "yes"})
-    ip("link", "set", "lo", "up")
+    own_network(__file__)
     for address in (HOME, *MEMBERS.values()):
         ip("addr", "add", f"{address}/32", "dev", "lo")
     site = Site(given.orrery)

@@ -299,6 +299,11 @@ asio::awaitable<void> Controller::run(Context ctx) {
 void Controller::decide_now() { state_->decide_all(); }
 
 const Engine& Controller::engine() const { return state_->engine; }
+Duration Controller::kept_by_resolvers(std::string_view pool) const {
+    const auto* sink = state_->sink;
+    return state_->engine.kept_by_resolvers(pool,
+                                            [&](const auto& fqdn) { return sink ? sink->slowest_publication(fqdn) : Duration{}; });
+}
 
 Result<Unit> Controller::report_load(const std::string& member, double load) {
     const auto* known = state_->engine.member(member);

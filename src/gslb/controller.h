@@ -38,6 +38,8 @@ public:
     void decide_now();
 
     const Engine& engine() const;
+    /// How long after a member of this pool was taken out resolvers may still give it to clients.
+    Duration kept_by_resolvers(std::string_view pool) const;
     /// Load that was measured elsewhere. `not_found` where there is no such member.
     Result<Unit> report_load(const std::string& member, double load);
 

@@ -104,9 +104,12 @@ CO_TEST(GslbController, MaintenanceOfANodeDrainsItsMembers) {
     EXPECT_THAT(plant.sink.addresses("us.gslb.test"), ElementsAre("192.0.2.10"));
     EXPECT_EQ(text_at(plant.decisions("us").back(), "reason"), "Node n1 is in maintenance: new disk");
     EXPECT_EQ(text_at(plant.status("members", "us-1"), "state"), "drained");
+    const auto drained = plant.status("members", "us-1");
+    EXPECT_EQ(time_at(drained, "forgotten_at").value() - time_at(drained, "since").value(), 30s) << "the longest TTL";
     CO_ASSERT_OK(co_await plant.put("nodes", "n1", "{address: 192.0.2.21}"));
     co_await plant.settle();
     EXPECT_THAT(plant.sink.addresses("us.gslb.test"), ElementsAre("192.0.2.21", "192.0.2.10"));
+    EXPECT_FALSE(plant.status("members", "us-1").contains("forgotten_at"));
     co_await plant.group.stop();
 }
 

@@ -70,12 +70,12 @@ public:
             const auto& before = object_at(object.spec, "override");
             if (!before.empty() && !is_ours(before, attempt)) continue; // somebody's word stands already
             if (text_at(before, "reason") != because) {
-                CO_TRY(std::ignore, co_await say(ctx, member, json::object{{"state", "drain"}, {"reason", because}}, attempt));
+                CO_TRY(std::ignore, co_await say(ctx, member, json::object{{"state", "drain"}, {"reason", because}}, because));
                 changed = true;
             }
             said.push_back(member);
         }
-        const auto wait = still_to_wait(said, body.contains("wait") ? duration_at(body, "wait", {}) : longest_ttl(members));
+        const auto wait = still_to_wait(said, body.contains("wait") ? duration_at(body, "wait", {}) : kept_by_resolvers(members));
         if (wait > Duration{}) {
             auto stopped = co_await sleep_or_cancel(attempt.id, wait);
             if (!stopped.ok()) co_return std::move(stopped).error();
@@ -176,11 +176,11 @@ private:
         return {};
     }
 
-    Duration longest_ttl(const std::set<std::string>& members) const {
+    Duration kept_by_resolvers(const std::set<std::string>& members) const {
         Duration out{};
-        for (const auto& name : names_with(members))
-            if (const auto* rule = controller_.engine().rule(name))
-                out = std::max<Duration>(out, std::chrono::seconds(rule->ttl_max));
+        for (const auto& member : members)
+            if (const auto* known = controller_.engine().member(member))
+                out = std::max(out, controller_.kept_by_resolvers(known->spec.pool));
         return out;
     }
 
@@ -198,10 +198,10 @@ private:
         return out;
     }
 
-    Task<Unit> say(Context ctx, std::string member, json::value override_, const Attempt& attempt) {
+    Task<Unit> say(Context ctx, std::string member, json::value override_, std::string because) {
         json::value patch = json::object{{"spec", json::object{{"override", std::move(override_)}}}};
-        CO_TRY(std::ignore, co_await resources_.patch(ctx, kind(), std::move(member), std::move(patch),
-                                                      {.because = fmt::format("job {}", attempt.job)}));
+        CO_TRY(std::ignore,
+               co_await resources_.patch(ctx, kind(), std::move(member), std::move(patch), {.because = std::move(because)}));
         co_return Unit{};
     }
 
@@ -210,7 +210,7 @@ private:
         for (const auto& member : members_of(attempt)) {
             CO_TRY(const auto object, resources_.get(kind(), member));
             if (!is_ours(object_at(object.spec, "override"), attempt)) continue;
-            CO_TRY(std::ignore, co_await say(ctx, member, nullptr, attempt));
+            CO_TRY(std::ignore, co_await say(ctx, member, nullptr, reason_of(attempt, "its work is done")));
             back.push_back(member);
         }
         auto outcome = jobs::Outcome::success(back.empty() ? jobs::Outcome::Change::unchanged : jobs::Outcome::Change::changed);

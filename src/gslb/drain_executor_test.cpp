@@ -2,6 +2,7 @@
 #include "gslb/plant_for_tests.h"
 #include "gslb/read.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -71,6 +72,7 @@ CO_TEST(GslbDraining, AJobTakesAMachineOutWaitsForResolversAndPutsItBack) {
     CO_ASSERT_OK(run.outcome);
     EXPECT_EQ(run.outcome->words, "drained: m1");
     EXPECT_EQ(text_at(plant.decisions("www").back(), "reason"), "job kernel: new kernel");
+    EXPECT_EQ(text_at(plant.decisions("www").back(), "actor"), "carla");
     // The other machine, while this one is away: nobody would be left.
     Run second;
     plant.group.spawn(run_to(*executor, attempt_on("n2", {{"drain", "new kernel"}}), output, second));
@@ -85,6 +87,33 @@ CO_TEST(GslbDraining, AJobTakesAMachineOutWaitsForResolversAndPutsItBack) {
     CO_ASSERT(back.over);
     EXPECT_EQ(back.outcome->words, "put back: m1");
     EXPECT_THAT(plant.sink.addresses("www.gslb.test"), ElementsAre("192.0.2.1", "192.0.2.2"));
+    const auto lifted = plant.decisions("www").back();
+    EXPECT_EQ(text_at(lifted, "cause"), "admin");
+    EXPECT_EQ(text_at(lifted, "actor"), "carla");
+    EXPECT_EQ(text_at(lifted, "reason"), "job kernel: its work is done");
+    EXPECT_EQ(to_json_text(object_at(object_at(lifted, "trigger"), "taken_back")),
+              R"({"said":"drain","actor":"carla","reason":"job kernel: new kernel"})");
+    co_await plant.group.stop();
+}
+
+CO_TEST(GslbDraining, MaintenanceSaysWhoBeganAndWhoEndedIt) {
+    Plant plant(loop);
+    CO_ASSERT_OK(co_await two_nodes(plant));
+    co_await plant.settle();
+    const auto latest = [&] {
+        const auto record = plant.decisions("www").back();
+        return fmt::format("{} {} {}", text_at(record, "cause"), text_at(record, "actor"), text_at(record, "reason"));
+    };
+    CO_ASSERT_OK(co_await plant.put("nodes", "n2", "{address: 192.0.2.2, maintenance: {enabled: true, reason: disk}}"));
+    co_await plant.settle();
+    EXPECT_THAT(plant.sink.addresses("www.gslb.test"), ElementsAre("192.0.2.1"));
+    EXPECT_EQ(latest(), "admin carla Node n2 is in maintenance: disk");
+    json::value over = json::object{{"spec", json::object{{"maintenance", nullptr}}}};
+    CO_ASSERT_OK(co_await plant.house.resources->patch(testing::carla, plant.house.kind("nodes"), "n2", std::move(over),
+                                                       {.because = "the disk is new"}));
+    co_await plant.settle();
+    EXPECT_THAT(plant.sink.addresses("www.gslb.test"), ElementsAre("192.0.2.1", "192.0.2.2"));
+    EXPECT_EQ(latest(), "admin carla the disk is new");
     co_await plant.group.stop();
 }
 

@@ -48,8 +48,20 @@ TriggerPtr by_time() {
     return out;
 }
 
-Trigger by_word_of(const Override& said, const char* what, const std::string& which) {
-    return {.cause = "admin", .what = {{what, which}, {"said", name_of(said.what)}}, .actor = said.by, .reason = said.reason};
+/// Somebody says something of a member or pool, or takes it back. A word carries who said it and why; of one that is taken back
+/// that is told, and who did so is whoever made the change.
+Trigger by_word_of(const Override& before, const Override& said, json::object what, const Trigger& change) {
+    Trigger out{.cause = "admin", .what = std::move(what), .actor = said.by, .reason = said.reason};
+    out.what["said"] = name_of(said.what);
+    if (said.what == Override::What::none && before.what != Override::What::none) {
+        json::object taken_back{{"said", name_of(before.what)}};
+        if (!before.by.empty()) taken_back["actor"] = before.by;
+        if (!before.reason.empty()) taken_back["reason"] = before.reason;
+        out.what["taken_back"] = std::move(taken_back);
+    }
+    if (out.actor.empty()) out.actor = change.actor;
+    if (out.reason.empty()) out.reason = change.reason;
+    return out;
 }
 
 } // namespace
@@ -227,9 +239,8 @@ void Engine::set_pool(PoolSpec pool, const Trigger& trigger) {
     if (here.spec == pool) return;
     auto said = trigger;
     // The word of a person is another cause than a change of how things are set up.
-    if (here.spec && !(here.spec->override_ == pool.override_)) {
-        said = by_word_of(pool.override_, "pool", pool.name);
-    }
+    if (here.spec && !(here.spec->override_ == pool.override_))
+        said = by_word_of(here.spec->override_, pool.override_, {{"pool", pool.name}}, trigger);
     state_->mark_pool(pool.name, said);
     here.spec = std::move(pool);
 }
@@ -251,9 +262,8 @@ void Engine::set_member(MemberInput member, const Trigger& trigger) {
         auto& old = old_pool.members.at(key);
         member.signal = old.signal;
         if (old == member) return;
-        if (!(old.spec.override_ == member.spec.override_)) {
-            said = by_word_of(member.spec.override_, "member", key);
-        }
+        if (!(old.spec.override_ == member.spec.override_))
+            said = by_word_of(old.spec.override_, member.spec.override_, {{"member", key}}, trigger);
         if (known->second != member.spec.pool) {
             old_pool.members.erase(key);
             state_->mark_pool(known->second, said);
@@ -448,6 +458,16 @@ const MemberInput* Engine::member(std::string_view name) const {
 std::set<std::string> Engine::names_using(std::string_view pool) const {
     const auto found = state_->pools.find(std::string(pool));
     return found == state_->pools.end() ? std::set<std::string>{} : found->second.users;
+}
+
+Duration Engine::kept_by_resolvers(std::string_view pool,
+                                   const std::function<Duration(const std::string& fqdn)>& publication) const {
+    Duration out{};
+    if (const auto found = state_->pools.find(std::string(pool)); found != state_->pools.end())
+        for (const auto& user : found->second.users)
+            if (const auto* name = state_->find(user))
+                out = std::max<Duration>(out, std::chrono::seconds(name->rule.ttl_max) + publication(name->rule.fqdn));
+    return out;
 }
 
 } // namespace orrery::gslb

@@ -4,6 +4,7 @@
 #include "gslb/decision_record.h"
 #include "gslb/foresee.h"
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -88,6 +89,9 @@ public:
     std::vector<std::string> take_changed_pools();
     const MemberInput* member(std::string_view name) const;
     std::set<std::string> names_using(std::string_view pool) const;
+    /// How long after a member of this pool was taken out resolvers may still give it to clients: the longest of what its names'
+    /// answers may be kept for, and what it takes until every name server answers anew (by domain name).
+    Duration kept_by_resolvers(std::string_view pool, const std::function<Duration(const std::string& fqdn)>& publication) const;
 
 private:
     struct State;

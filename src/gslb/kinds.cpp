@@ -251,6 +251,7 @@ Kind member_kind() {
         .status(text("state", "up, degraded, down, drained or unknown."))
         .status(text("why", "The state in words."))
         .status(time("since", "When it came to this state."))
+        .status(time("forgotten_at", "Drained: when no resolver gives it to clients any more, and work on it may begin."))
         .status(any("addresses", "Where it is found."))
         .status(text("verdict", "What its monitors last said: what holds after a restart until they say it again."))
         .column("NAME", "name")

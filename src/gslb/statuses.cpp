@@ -84,8 +84,7 @@ std::optional<json::object> Statuses::status_of_name(const resource::Object& now
     status["because"] = to_array(decision->because);
     if (!decision->withheld.empty()) status["withheld"] = held_json(decision->withheld);
     const auto& fqdn = engine_.rule(name)->fqdn;
-    status["failover_time"] =
-        engine_.failover_time(name, sink_ == nullptr ? Duration{} : sink_->slowest_publication(fqdn)).to_json();
+    status["failover_time"] = engine_.failover_time(name, publication(fqdn)).to_json();
     status["decisions"] = engine_.decisions(name);
     if (sink_ != nullptr)
         if (auto published = sink_->standing(fqdn); !published.empty()) status["published"] = std::move(published);
@@ -123,6 +122,11 @@ std::optional<json::object> Statuses::status_of_member(const resource::Object& n
     if (input->signal.monitored && input->signal.standing != Health::unknown) status["verdict"] = name_of(input->signal.standing);
     const bool same = text_at(now.status, "state") == text_at(status, "state") && now.status.contains("since");
     status["since"] = same ? now.status.at("since") : json::value(to_rfc3339(clock_.wall()));
+    if (view->drained) {
+        const auto kept = engine_.kept_by_resolvers(input->spec.pool, [this](const auto& fqdn) { return publication(fqdn); });
+        const auto since = time_at(status, "since").value_or(clock_.wall());
+        status["forgotten_at"] = to_rfc3339(since + std::chrono::duration_cast<std::chrono::milliseconds>(kept));
+    }
     return status;
 }
 

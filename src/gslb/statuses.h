@@ -36,6 +36,7 @@ private:
     std::optional<json::object> status_of_name(const resource::Object& now) const;
     std::optional<json::object> status_of_pool(const resource::Object& now) const;
     std::optional<json::object> status_of_member(const resource::Object& now) const;
+    Duration publication(const std::string& fqdn) const { return sink_ == nullptr ? Duration{} : sink_->slowest_publication(fqdn); }
 
     resource::Resources& resources_;
     const Engine& engine_;

@@ -1,5 +1,6 @@
 #include "gslb/world.h"
 
+#include "core/ids.h"
 #include "core/log.h"
 #include "gslb/read.h"
 #include "resource/object.h"
@@ -76,16 +77,17 @@ void World::take(const std::string& prefix, const store::Event& event) {
         if (leads_()) return;
         if (prefix == "loadbalancers/") engine_.follow_count(name, decisions_in(record->value));
         if (prefix != "pools/") return;
-        pool(name, record);
+        pool(name, record, {});
         changed_();
         return;
     }
+    const auto by = author_of(event);
     if (prefix == "monitors/") monitor(name, record);
-    if (prefix == "nodes/") node(name, record);
-    if (prefix == "instances/") instance(name, record);
-    if (prefix == "pools/") pool(name, record);
-    if (prefix == "members/") member(name, record);
-    if (prefix == "loadbalancers/") load_balancer(name, record);
+    if (prefix == "nodes/") node(name, record, by);
+    if (prefix == "instances/") instance(name, record, by);
+    if (prefix == "pools/") pool(name, record, by);
+    if (prefix == "members/") member(name, record, by);
+    if (prefix == "loadbalancers/") load_balancer(name, record, by);
     changed_();
 }
 
@@ -101,7 +103,22 @@ std::optional<resource::Object> read(const store::Record* record) {
 
 } // namespace
 
-void World::load_balancer(const std::string& name, const store::Record* record) {
+Trigger World::author_of(const store::Event& event) const {
+    constexpr std::size_t most = 256; // that were written at the same moment
+    if (!event.record || !event.previous) return {};
+    const auto object = read(event.record.get());
+    if (!object) return {};
+    const auto subject = fmt::format("{}/{}", object->kind, object->name);
+    for (const auto& written : store_.range("events/", most, "events/" + time_ordered_bound(object->updated_at)).records) {
+        if (written->modified != event.revision) continue;
+        const auto audit = read(written.get());
+        if (audit && text_at(audit->spec, "subject") == subject)
+            return {.actor = text_at(audit->spec, "actor"), .reason = text_at(audit->spec, "because")};
+    }
+    return {};
+}
+
+void World::load_balancer(const std::string& name, const store::Record* record, const Trigger& by) {
     const auto object = read(record);
     if (!object) {
         seen_.erase("loadbalancers/" + name);
@@ -119,11 +136,11 @@ void World::load_balancer(const std::string& name, const store::Record* record) 
         auto& steered = steered_[name];
         steered.rule = std::move(rule);
         if (remember) steered.remember = std::move(remember);
-        return steer(name, steered, {});
+        return steer(name, steered, by);
     }
     if (const auto was = steered_.extract(name); was && was.mapped().remember) remember = std::move(was.mapped().remember);
     auto clients = Clients::of(rule.classes);
-    engine_.set_rule(std::move(rule), std::move(clients), {});
+    engine_.set_rule(std::move(rule), std::move(clients), by);
     if (remember) remember();
 }
 
@@ -151,7 +168,7 @@ void World::steer_all(const Trigger& trigger, const std::string& pool) {
             steer(name, steered, trigger);
 }
 
-void World::pool(const std::string& name, const store::Record* record) {
+void World::pool(const std::string& name, const store::Record* record, const Trigger& by) {
     const auto object = read(record);
     if (!object) {
         pools_.erase(name);
@@ -167,12 +184,12 @@ void World::pool(const std::string& name, const store::Record* record) {
         const bool elsewhere = known == pools_.end() || known->second.site != spec.site || known->second.monitors != spec.monitors;
         const bool moved = known == pools_.end() || known->second.location != spec.location;
         pools_.insert_or_assign(name, spec);
-        engine_.set_pool(std::move(spec), {});
-        if (moved) steer_all({}, name);
+        engine_.set_pool(std::move(spec), by);
+        if (moved) steer_all(by, name);
         if (!elsewhere) return;
     }
     for (const auto& one : in_pool_[name]) {
-        place(one);
+        place(one, by);
         watch(one);
     }
 }
@@ -184,7 +201,7 @@ void World::follow() {
     changed_();
 }
 
-void World::member(const std::string& name, const store::Record* record) {
+void World::member(const std::string& name, const store::Record* record, const Trigger& by) {
     if (const auto known = members_.find(name); known != members_.end()) {
         in_pool_[known->second.pool].erase(name);
         on_node_[known->second.node].erase(name);
@@ -212,7 +229,7 @@ void World::member(const std::string& name, const store::Record* record) {
     on_node_[spec.node].insert(name);
     of_instance_[spec.instance].insert(name);
     members_.insert_or_assign(name, std::move(spec));
-    place(name);
+    place(name, by);
     watch(name);
 }
 
@@ -230,7 +247,7 @@ void World::monitor(const std::string& name, const store::Record* record) {
     for (const auto& [key, spec] : members_) watch(key);
 }
 
-void World::node(const std::string& name, const store::Record* record) {
+void World::node(const std::string& name, const store::Record* record, const Trigger& by) {
     Place now;
     if (const auto object = read(record)) {
         const auto& maintenance = object_at(object->spec, "maintenance");
@@ -242,10 +259,10 @@ void World::node(const std::string& name, const store::Record* record) {
         nodes_.erase(name);
     else
         nodes_.insert_or_assign(name, std::move(now));
-    place_those_on(name);
+    place_those_on(name, by);
 }
 
-void World::instance(const std::string& name, const store::Record* record) {
+void World::instance(const std::string& name, const store::Record* record, const Trigger& by) {
     InstancePlace now;
     if (const auto object = read(record))
         now = {text_at(object->spec, "address"), text_at(object->spec, "node"),
@@ -256,23 +273,23 @@ void World::instance(const std::string& name, const store::Record* record) {
     else
         instances_.insert_or_assign(name, std::move(now));
     for (const auto& member : of_instance_[name]) {
-        place(member);
+        place(member, by);
         watch(member);
     }
 }
 
-void World::place_those_on(const std::string& node) {
+void World::place_those_on(const std::string& node, const Trigger& by) {
     auto members = on_node_[node];
     for (const auto& [instance, where] : instances_)
         if (where.node == node) members.insert(of_instance_[instance].begin(), of_instance_[instance].end());
     for (const auto& member : members) {
-        place(member);
+        place(member, by);
         watch(member);
     }
 }
 
 /// Where a member is: as it says itself, or as its Instance or Node says.
-void World::place(const std::string& name) {
+void World::place(const std::string& name, const Trigger& by) {
     const auto& spec = members_.at(name);
     MemberInput out{.spec = spec, .addresses = spec.addresses, .site = spec.site, .rack = spec.rack};
     auto node = spec.node;
@@ -311,7 +328,7 @@ void World::place(const std::string& name) {
                                      spec.instance.empty() ? node : spec.instance, address);
     if (out.site.empty())
         if (const auto pool = pools_.find(spec.pool); pool != pools_.end()) out.site = pool->second.site;
-    engine_.set_member(std::move(out), {});
+    engine_.set_member(std::move(out), by);
 }
 
 void World::found_at(const std::string& name, Addresses addresses) {

@@ -40,12 +40,14 @@ private:
     };
 
     void take(const std::string& prefix, const store::Event& event);
-    void load_balancer(const std::string& name, const store::Record* record);
-    void pool(const std::string& name, const store::Record* record);
-    void member(const std::string& name, const store::Record* record);
+    void load_balancer(const std::string& name, const store::Record* record, const Trigger& by);
+    void pool(const std::string& name, const store::Record* record, const Trigger& by);
+    void member(const std::string& name, const store::Record* record, const Trigger& by);
     void monitor(const std::string& name, const store::Record* record);
-    void node(const std::string& name, const store::Record* record);
-    void instance(const std::string& name, const store::Record* record);
+    void node(const std::string& name, const store::Record* record, const Trigger& by);
+    void instance(const std::string& name, const store::Record* record, const Trigger& by);
+    /// Who changed a resource and why, as the audit event says that was written with it; nothing where it is not found.
+    Trigger author_of(const store::Event& event) const;
 
     /// One whose clients are sorted by where they are: its rule holds from when they are.
     struct Steered {
@@ -55,9 +57,9 @@ private:
     };
     void steer(const std::string& name, Steered& steered, const Trigger& trigger);
     void steer_all(const Trigger& trigger, const std::string& pool = {});
-    void place(const std::string& member);
+    void place(const std::string& member, const Trigger& by = {});
     void watch(const std::string& member);
-    void place_those_on(const std::string& node);
+    void place_those_on(const std::string& node, const Trigger& by);
     void found_at(const std::string& member, Addresses addresses);
     Watcher::Target::Check check_of(const std::string& monitor, const json::object& spec) const;
     /// What a calculated Monitor takes is what its slowest part takes.

@@ -2,6 +2,7 @@
 """Names by where clients are, drained before work, and taken over from gdnsd, which answers beside us.
 
 Everything is on loopback: machines are addresses in 127.0.0.0/8."""
+import datetime
 import os
 import re
 import socket
@@ -38,6 +39,10 @@ spec:
   steering: geo
   geo: {rules: [{country: DE, pools: [us], strict: true}], nearest: true}
 """
+
+
+def seconds(time_of_day):
+    return datetime.datetime.fromisoformat(time_of_day.replace("Z", "+00:00")).timestamp()
 
 
 def dig(port, name, *more, short=True):
@@ -163,16 +168,24 @@ def drained(cli, api, port, ran):
     lab.equal("both were worked on", [host for host, _ in worked], ["web-1", "web-2"])
     for (host, at), (left, _) in zip(worked, alone):
         lab.check(f"work on {host} began {float(at) - left:.1f} s after its name was another: not before resolvers had forgotten it (2 s)", float(at) - left >= 1.9, (at, left))
-    record = next(d["spec"] for d in api.get("/v1/loadbalancers/web/decisions?limit=20")["items"] if d["spec"]["cause"] == "admin")
-    lab.check("the record says who and why", record.get("actor") and api.get("/v1/loadbalancers/web/decisions?limit=20"), record)
-    reasons = {d["spec"].get("reason") for d in api.get("/v1/loadbalancers/web/decisions?limit=20")["items"]}
-    lab.check("why: the words of the task", any(r and "new kernel" in r for r in reasons), reasons)
+    words = []
+    for record in (d["spec"] for d in api.get("/v1/loadbalancers/web/decisions?limit=20")["items"] if d["spec"]["cause"] == "admin"):
+        words.append({**record["trigger"], "actor": record.get("actor"), "reason": record.get("reason")})
+        words += record["trigger"].get("also", [])  # what came in the same few milliseconds
+    lab.equal("the records say of both who took them out and who put them back, and why", sorted((w["member"], w["said"], w.get("actor"), w.get("reason")) for w in words),
+              [(f"web-{number}", said, "job/kernels", f"job kernels: {why}") for number in (1, 2) for said, why in (("drain", "new kernel"), ("nothing", "its work is done"))])
 
     api.patch("/v1/nodes/web-1", {"spec": {"maintenance": {"enabled": True, "reason": "disk"}}})
     lab.wait_until("maintenance of a machine takes it out", lambda: dig(port, "web.geo.example") == ["127.0.1.2"], 5)
-    lab.contains("and says so", api.get("/v1/members/web-1")["status"].get("why", ""), "maintenance")
+    status = lab.wait_until("and its status says so", lambda: next((s for s in [api.get("/v1/members/web-1")["status"]] if s["state"] == "drained"), None), 5)
+    lab.contains("why", status.get("why", ""), "maintenance")
+    lab.equal("and when resolvers have forgotten it", seconds(status["forgotten_at"]) - seconds(status["since"]), 2)
+    began = next(d["spec"] for d in api.get("/v1/loadbalancers/web/decisions?limit=1")["items"])
+    lab.equal("and the record who began it", (began["cause"], began.get("actor"), began.get("reason")), ("admin", "admin", "Node web-1 is in maintenance: disk"))
     api.patch("/v1/nodes/web-1", {"spec": {"maintenance": {"enabled": False}}})
     lab.wait_until("and its end puts it back", lambda: dig(port, "web.geo.example") == both, 5)
+    ended = lab.wait_until("with a record", lambda: next((d["spec"] for d in api.get("/v1/loadbalancers/web/decisions?limit=1")["items"] if d["spec"]["seq"] > began["seq"]), None), 5)
+    lab.equal("of who ended it, and of what that was", (ended.get("actor"), ended["trigger"]["taken_back"]["reason"]), ("admin", "Node web-1 is in maintenance: disk"))
 
     api.put("/v1/loadbalancers/web", {"kind": "LoadBalancer", "name": "web", "spec": {"fqdn": "web.geo.example", "zone": "geo.example", "pools": [{"pool": "web"}], "demand": 180, "ttl": {"max": "2s", "min": "2s"}}})
     cli.ok("job", "submit", "-f", "-", stdin=WORK % "too-much")

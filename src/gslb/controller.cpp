@@ -90,18 +90,18 @@ struct Controller::State : std::enable_shared_from_this<State> {
             take(outcome, changes);
         }
         if (sink != nullptr && !changes.empty()) sink->serve(std::move(changes));
-        const bool for_another = another_leads();
+        const bool leads = leadership.leads();
         for (auto& outcome : outcomes) {
             if (outcome.gone) continue;
             statuses.note_name(outcome.name);
             if (!outcome.record) continue;
-            if (for_another)
-                records.add_for_another(std::move(outcome.record), now);
-            else
+            if (leads)
                 records.add(std::move(outcome.record), now);
+            else
+                records.keep(std::move(outcome.record), now);
         }
         for (auto& pool : engine.take_changed_pools()) statuses.note_pool(std::move(pool));
-        if (!leadership.leads()) leave_to_another();
+        if (another_leads()) leave_to_another();
         to_write.notify_all();
     }
 
@@ -111,12 +111,10 @@ struct Controller::State : std::enable_shared_from_this<State> {
         return !leader.empty() && leader != options.server;
     }
 
-    /// Another server that leads decides the same and writes it. Where nobody does, or we do but are late to renew, it may be us.
-    /// One that has just died is said to lead until its lease is over: what was decided since is kept so long.
+    /// It decides the same and writes it. One that has just died is said to lead until its lease is over: what was decided since is
+    /// kept so long.
     void leave_to_another() {
         records.forget_old();
-        if (!another_leads()) return;
-        records.leave_to_another();
         statuses.clear();
     }
 
@@ -194,6 +192,7 @@ struct Controller::State : std::enable_shared_from_this<State> {
             to_write.notify_all();
             if (!(co_await leadership.deposed(ctx)).ok()) co_return;
             leading = false;
+            records.step_down();
             mind_steps(clock.wall());
             world->follow();
         }
@@ -206,9 +205,10 @@ struct Controller::State : std::enable_shared_from_this<State> {
                 if (!(co_await to_write.wait(ctx)).ok()) co_return;
             }
             const auto fence = leadership.fence();
-            if (!fence) { // late to renew: it may be us again, or another
-                leave_to_another();
+            if (!fence) { // late to renew: it may be us again, in the same term, or another
+                records.step_down();
                 if (!(co_await leadership.elected(ctx)).ok()) co_return;
+                take_over();
                 continue;
             }
             const auto written = co_await write_some(ctx, *fence);
@@ -217,6 +217,7 @@ struct Controller::State : std::enable_shared_from_this<State> {
                 continue;
             }
             if (written.error().code == Code::cancelled) co_return;
+            if (!leadership.leads()) records.step_down();
             ++failed_writes;
             backoff = std::clamp<Duration>(backoff * 2, std::chrono::milliseconds(200), std::chrono::seconds(10));
             log::warn(ctx, "decisions wait to be written: {}", written.error().text());

@@ -45,19 +45,20 @@ void DecisionLog::put(Waiting one) {
 
 void DecisionLog::add(RecordDraft draft, WallTime at) { put({std::move(draft), at, time_ordered_id(at)}); }
 
-void DecisionLog::add_for_another(RecordDraft draft, WallTime at) {
+void DecisionLog::keep(RecordDraft draft, WallTime at) {
     kept_.push_back({std::move(draft), at, clock_.steady()});
     if (kept_.size() > most_kept) kept_.pop_front();
 }
 
-void DecisionLog::leave_to_another() { waiting_.clear(); }
+void DecisionLog::step_down() {
+    for (auto& one : std::exchange(waiting_, {})) keep(std::move(one.draft), one.at);
+}
 
 void DecisionLog::forget_old() {
     while (!kept_.empty() && clock_.steady() - kept_.front().since > kept_for_another) kept_.pop_front();
 }
 
 void DecisionLog::take_over() {
-    forget_old();
     const auto& kind = *resources_.registry().find("Decision");
     std::set<std::string> matched;
     for (auto& one : std::exchange(kept_, {})) {

@@ -13,23 +13,24 @@
 
 namespace orrery::gslb {
 
-/// Private to the module: the records of decisions, from the draft to the store and until they are too old. Only the server that
-/// leads writes; the others keep theirs for a while, for the one that leads may have died before it could write its own. Loop
-/// thread only.
+/// Private to the module: the records of decisions, from the draft to the store and until they are too old. All servers decide,
+/// and only the one that leads writes; the others keep theirs for a while, for the one that leads may have died before it could
+/// write its own. Who leads next writes those that nobody has written. Loop thread only.
 class DecisionLog {
 public:
     /// All must outlive this.
     DecisionLog(resource::Resources& resources, const Engine& engine, Clock& clock);
 
-    /// To be written.
+    /// This server leads: to be written.
     void add(RecordDraft draft, WallTime at);
-    /// Another leads and decides the same. If it lives it writes it.
-    void add_for_another(RecordDraft draft, WallTime at);
-    /// Another writes what was to be written here.
-    void leave_to_another();
-    void forget_old();
-    /// This server leads from now on: what nobody has written is to be written.
+    /// It does not: to be written by who does, or does next, which may be this one.
+    void keep(RecordDraft draft, WallTime at);
+    /// This server leads no more: what it did not come to write is kept.
+    void step_down();
+    /// This server leads from now on: what is kept and nobody has written is to be written.
     void take_over();
+    /// Another leads, and has had the time to write what is kept longest.
+    void forget_old();
 
     bool has_work() const { return !waiting_.empty(); }
     std::size_t waiting() const { return waiting_.size(); }
@@ -62,7 +63,7 @@ private:
     const Engine& engine_;
     Clock& clock_;
     std::deque<Waiting> waiting_;
-    std::deque<Kept> kept_; ///< what another should have written, if it lives
+    std::deque<Kept> kept_; ///< of times in which this server did not lead
     std::uint64_t lost_ = 0;
 };
 

@@ -54,11 +54,13 @@ bool Answering::dynamic(const Entry& entry, const ZoneView& zone, const NameKey&
                 signature = &family.signatures[static_cast<std::size_t>(place)];
         }
     } else {
-        Draw draw{.random = self_.dice(), .turn = self_.turn++, .client_prefix = 0};
+        Draw draw{.random = self_.dice(), .turn = self_.turn++, .client_prefix = 0, .name = 0};
         if (choice.picking == Picking::sticky) {
             const auto bits = std::min<unsigned>(v6 ? 56 : 24, told ? asked_.subnet->source : 128);
             draw.client_prefix = network_hash(address, v6, bits);
             if (told) scope = std::max<std::uint8_t>(scope, v6 ? 56 : 24);
+        } else if (choice.picking == Picking::by_name) {
+            draw.name = hash_of(query_.name);
         }
         std::array<std::uint16_t, Authority::max_candidates> picked;
         const auto count = pick(choice, draw, picked);
@@ -99,7 +101,8 @@ void Answering::chain_dynamic(const Entry& entry, const Name& owner, const NameK
     if (ready.choice.picking == Picking::one)
         picked[count++] = ready.table.draw(self_.dice());
     else
-        count = pick(ready.choice, {.random = self_.dice(), .turn = self_.turn++}, picked);
+        count =
+            pick(ready.choice, {.random = self_.dice(), .turn = self_.turn++, .client_prefix = 0, .name = hash_of(owner)}, picked);
     SetToSign to_sign{key.tail(), query_.type, ready.choice.ttl, {}};
     bool none = true;
     std::array<std::uint64_t, Authority::max_candidates / 64> there{};

@@ -1,6 +1,8 @@
 #include "dns/authority_testing.h"
 
 #include <atomic>
+#include <set>
+#include <string>
 #include <thread>
 
 namespace orrery::dns {
@@ -62,6 +64,27 @@ TEST(Authority, StickyNamesSayHowMuchOfTheClientCounts) {
         const auto again = world.ask({.of = "sticky.example.test", .from = {10, 1, 2, static_cast<std::uint8_t>(i)}});
         EXPECT_EQ(texts(again.answer), texts(first.answer)); // the same network, told or seen
     }
+}
+
+TEST(Authority, NamesOfAWildcardAreSpreadAndAllClientsOfOneGetTheSame) {
+    World world;
+    auto choice = addresses({1, 2, 3, 4, 5, 6, 7, 8}, Picking::by_name);
+    choice.most = 1;
+    ASSERT_TRUE(world.set("*.cdn.example.test", {.choices = {choice}}).ok());
+    std::set<std::string> all;
+    for (int i = 0; i < 40; ++i) {
+        const auto asked = "shop" + std::to_string(i) + ".cdn.example.test",
+                   loud = "SHOP" + std::to_string(i) + ".cdn.Example.test";
+        const auto first = world.ask({.of = asked, .edns = 1232, .options = subnet(1, 24, {10, 1, 2})});
+        EXPECT_EQ(first.options, subnet(1, 24, {10, 1, 2}, 0)) << "whoever asks";
+        ASSERT_EQ(first.answer.size(), 1U);
+        const auto address = [](const Message& message) {
+            return message.answer.at(0).to_text().substr(message.answer.at(0).to_text().rfind(' '));
+        };
+        EXPECT_EQ(address(world.ask({.of = loud, .from = {192, 0, 2, 9}})), address(first));
+        all.insert(address(first));
+    }
+    EXPECT_GT(all.size(), 4U);
 }
 
 TEST(Authority, DynamicNamesBesideStaticOnes) {

@@ -14,9 +14,9 @@ bool any_weight(const std::vector<Candidate>& candidates) {
     return std::any_of(candidates.begin(), candidates.end(), [](const Candidate& one) { return one.weight > 0; });
 }
 
-/// Weighted rendezvous: larger wins, and a member's score depends on nobody but itself and the client.
-double score(const Candidate& candidate, std::uint64_t client, bool weighted) {
-    const auto hash = mixed(mixed(client) ^ mixed(candidate.identity + 0x5851F42D4C957F2DU));
+/// Weighted rendezvous: larger wins, and a member's score depends on nobody but itself and the client, or the name.
+double score(const Candidate& candidate, std::uint64_t key, bool weighted) {
+    const auto hash = mixed(mixed(key) ^ mixed(candidate.identity + 0x5851F42D4C957F2DU));
     const double uniform = (static_cast<double>(hash >> 11) + 0.5) * 0x1.0p-53; // in (0, 1)
     return -(weighted ? static_cast<double>(candidate.weight) : 1.0) / std::log(uniform);
 }
@@ -60,14 +60,14 @@ std::size_t pick_subset(const Choice& choice, const Draw& draw, std::span<std::u
     return count;
 }
 
-std::size_t pick_sticky(const Choice& choice, const Draw& draw, std::span<std::uint16_t> picked, std::size_t most) {
+std::size_t pick_sticky(const Choice& choice, std::uint64_t key, std::span<std::uint16_t> picked, std::size_t most) {
     const auto& candidates = choice.candidates;
     const bool weighted = any_weight(candidates);
     thread_local std::vector<Ranked> order; // kept, so that a query allocates nothing
     order.clear();
     for (std::size_t i = 0; i < candidates.size(); ++i)
         if (!weighted || candidates[i].weight > 0)
-            order.push_back({0, static_cast<std::uint16_t>(i), score(candidates[i], draw.client_prefix, weighted)});
+            order.push_back({0, static_cast<std::uint16_t>(i), score(candidates[i], key, weighted)});
     const auto count = std::min({most, order.size(), picked.size()});
     // Equal scores only for equal identities: then the first of them, on every server.
     std::partial_sort(
@@ -78,6 +78,15 @@ std::size_t pick_sticky(const Choice& choice, const Draw& draw, std::span<std::u
 }
 
 } // namespace
+
+std::uint64_t hash_of(const Name& name) {
+    std::uint64_t hash = 0xcbf29ce484222325U; // FNV-1a
+    for (const auto byte : name.wire()) {
+        const auto low = byte >= 'A' && byte <= 'Z' ? byte + 32 : byte; // lengths are below the letters
+        hash = (hash ^ static_cast<std::uint64_t>(low)) * 0x100000001b3U;
+    }
+    return hash;
+}
 
 AliasTable::AliasTable(const std::vector<Candidate>& candidates) : cells_(candidates.size()) {
     constexpr std::uint64_t whole = 1ULL << 32;
@@ -140,7 +149,8 @@ std::size_t pick(const Choice& choice, const Draw& draw, std::span<std::uint16_t
         return count;
     }
     case Picking::subset: return pick_subset(choice, draw, picked, most);
-    case Picking::sticky: return pick_sticky(choice, draw, picked, most);
+    case Picking::sticky: return pick_sticky(choice, draw.client_prefix, picked, most);
+    case Picking::by_name: return pick_sticky(choice, draw.name, picked, most);
     }
     return 0;
 }

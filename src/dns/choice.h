@@ -23,12 +23,13 @@ struct Candidate {
 };
 
 enum class Picking {
-    all,    ///< every candidate, in order
-    rotate, ///< every candidate, each answer begins at the next
-    one,    ///< one, with probability weight / sum
-    many,   ///< each with probability weight / greatest weight, so that the heaviest are always there
-    subset, ///< `most` at random, equal chances, spread over domains
-    sticky, ///< `most` by weighted rendezvous of the client's prefix: only a lost member's clients move
+    all,     ///< every candidate, in order
+    rotate,  ///< every candidate, each answer begins at the next
+    one,     ///< one, with probability weight / sum
+    many,    ///< each with probability weight / greatest weight, so that the heaviest are always there
+    subset,  ///< `most` at random, equal chances, spread over domains
+    sticky,  ///< `most` by weighted rendezvous of the client's prefix: only a lost member's clients move
+    by_name, ///< the same of the name that is asked for: all clients of a name get the same, the names of a wildcard are spread
 };
 
 /// Places are 16 bits wide; no name has so many members.
@@ -51,7 +52,10 @@ struct Draw {
     std::uint64_t random = 0;
     std::uint32_t turn = 0;          ///< counts answers, for `rotate`
     std::uint64_t client_prefix = 0; ///< hash of the client's prefix (/24, /56), for `sticky`
+    std::uint64_t name = 0;          ///< `hash_of` the name that was asked for, for `by_name`
 };
+/// The same for the same name in any case, on every server and after every restart.
+std::uint64_t hash_of(const Name& name);
 /// Which candidates to answer with, as places in `candidates`, into `picked`; returns how many. Pure: the same draw gives the same
 /// picks, here and wherever a decision is explained or played again. A and AAAA of one draw come from the same candidates.
 std::size_t pick(const Choice& choice, const Draw& draw, std::span<std::uint16_t> picked);

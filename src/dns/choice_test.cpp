@@ -104,11 +104,27 @@ TEST(Pick, StickyClientsMoveOnlyFromALostMember) {
     EXPECT_NEAR(counts[2], 8'000, 400);
 }
 
+TEST(Pick, ByNameTheNameDecidesAndNobodyElse) {
+    const auto choice = choice_of(Picking::by_name, {1, 1, 2, 1}, 1);
+    const auto hash = [](std::string_view of) { return hash_of(*Name::from_text(of)); };
+    EXPECT_EQ(hash("A.Shop.Example"), hash("a.shop.example"));
+    EXPECT_NE(hash("a.shop.example"), hash("ashop.example"));
+    std::vector<int> counts(4);
+    for (int at = 0; at < 4'000; ++at) {
+        const auto name = hash(std::to_string(at) + ".shop.example");
+        const auto first = picks(choice, {.random = 1, .turn = 1, .client_prefix = 1, .name = name});
+        ASSERT_EQ(picks(choice, {.random = 2, .turn = 2, .client_prefix = 2, .name = name}), first);
+        ++counts[static_cast<std::size_t>(first.at(0))];
+    }
+    EXPECT_NEAR(counts[0], 800, 130);
+    EXPECT_NEAR(counts[2], 1'600, 160);
+}
+
 TEST(Pick, TheSameDrawGivesTheSamePicks) {
-    for (const auto picking : {Picking::one, Picking::many, Picking::subset, Picking::sticky}) {
+    for (const auto picking : {Picking::one, Picking::many, Picking::subset, Picking::sticky, Picking::by_name}) {
         const auto choice = choice_of(picking, {3, 1, 2, 5, 1}, 3);
         for (std::uint64_t i = 0; i < 100; ++i) {
-            const Draw draw{.random = mixed(i), .turn = static_cast<std::uint32_t>(i), .client_prefix = i};
+            const Draw draw{.random = mixed(i), .turn = static_cast<std::uint32_t>(i), .client_prefix = i, .name = i};
             ASSERT_EQ(picks(choice, draw), picks(choice, draw));
         }
     }

@@ -30,6 +30,7 @@ dns::Picking picking_of(const Answer& answer) {
     case Answers::weighted_many: return dns::Picking::many;
     case Answers::subset: return dns::Picking::subset;
     case Answers::sticky: return dns::Picking::sticky;
+    case Answers::sticky_by_name: return dns::Picking::by_name;
     }
     return dns::Picking::all;
 }
@@ -62,6 +63,12 @@ bool same(const dns::Choice& a, const dns::Choice& b) {
 }
 
 constexpr std::uint64_t draws = 2048;
+
+/// What chance says, with the name that is asked for where that is known.
+dns::Draw drawn_for(const Answer& answer, dns::Draw draw) {
+    if (const auto name = dns::Name::from_text(answer.name); !answer.name.empty() && name.ok()) draw.name = dns::hash_of(*name);
+    return draw;
+}
 
 } // namespace
 
@@ -113,7 +120,7 @@ Selected select(const Decision& decision, const Clients& clients, const std::opt
     out.answer = &decision.answers[place < decision.answers.size() ? place : 0];
     const auto choice = compile(*out.answer);
     std::vector<std::uint16_t> picked(choice.candidates.size());
-    const auto count = dns::pick(choice, draw, picked);
+    const auto count = dns::pick(choice, drawn_for(*out.answer, draw), picked);
     for (std::size_t at = 0; at < count; ++at) out.members.push_back(&out.answer->candidates[picked[at]]);
     return out;
 }
@@ -124,7 +131,9 @@ Shares predict(const Answer& answer) {
     const auto& all = answer.candidates;
     if (all.empty()) return out;
     std::vector<double> shares(all.size(), 0);
-    const bool one_each = answer.picking == Answers::weighted || (answer.picking == Answers::sticky && answer.most == 1);
+    const bool many_names = answer.picking == Answers::sticky_by_name && answer.name.empty();
+    const bool one_each =
+        answer.picking == Answers::weighted || ((answer.picking == Answers::sticky || many_names) && answer.most == 1);
     if (one_each) {
         double sum = 0;
         for (const auto& one : all) sum += one.weight;
@@ -140,7 +149,8 @@ Shares predict(const Answer& answer) {
         std::vector<std::uint16_t> picked(all.size());
         for (std::uint64_t turn = 0; turn < draws; ++turn) {
             const auto random = scramble(turn);
-            const auto count = dns::pick(choice, {random, static_cast<std::uint32_t>(turn), scramble(random)}, picked);
+            const auto count = dns::pick(
+                choice, drawn_for(answer, {random, static_cast<std::uint32_t>(turn), scramble(random), scramble(random)}), picked);
             for (std::size_t at = 0; at < count; ++at) shares[picked[at]] += 1.0 / (draws * static_cast<double>(count));
         }
     }

@@ -188,6 +188,7 @@ private:
 
     void answer_class(const ClientClass& clients) {
         Answer answer{.clients = clients.label, .picking = rule_.answers, .most = rule_.max_answers, .ttl = rule_.ttl_max};
+        if (rule_.answers == Answers::sticky_by_name && !rule_.fqdn.starts_with("*.")) answer.name = rule_.fqdn;
         const auto steps = steps_of(clients);
         const auto chosen = choose(steps);
         const auto who = clients.label.empty() ? std::string() : fmt::format(" for {}", clients.label);

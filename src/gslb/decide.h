@@ -27,6 +27,7 @@ struct Answer {
     std::vector<Serving> candidates;
     Answers picking = Answers::all;
     std::uint32_t most = 0;
+    std::string name; ///< sticky-by-name: the one that is asked for; empty: any below a wildcard
     std::uint32_t ttl = 30;
     bool panic = false;              ///< nothing is well, and this is served all the same
     std::string alias;               ///< a CNAME in place of addresses

@@ -307,7 +307,9 @@ public:
         latency.classes = {{.label = "v", .vantage = "dc1", .prefixes = {"10.0.0.0/8"}}};
         latency.failback = Failback::manual;
         latency.max_answers = 1;
-        for (auto rule : {failover, spread, topology, latency}) {
+        auto by_name = named("by-name", a_rule({"p2", "p0"}, Steering::failover, Answers::sticky_by_name));
+        by_name.max_answers = 2;
+        for (auto rule : {failover, spread, topology, latency, by_name}) {
             auto clients = Clients::of(rule.classes);
             engine.set_rule(rule, std::move(clients), {});
         }
@@ -373,7 +375,8 @@ TEST(GslbEngine, WhatIfIsWhatThenHappens) {
     for (int step = 0; step < 300; ++step) {
         life.something();
         life.engine.turn(life.now);
-        const std::string name = std::vector<std::string>{"failover", "spread", "topology", "latency"}[life.random_() % 4];
+        const std::string name =
+            std::vector<std::string>{"failover", "spread", "topology", "latency", "by-name"}[life.random_() % 5];
         Hypothesis change;
         std::string member;
         do member = life.some_member();

@@ -141,6 +141,34 @@ TEST(Selecting, OnlyALostMembersClientsMove) {
     EXPECT_NEAR(lost / 5000.0, 1.0 / 7, 4 * std::sqrt(1.0 / 7 * 6 / 7 / 5000));
 }
 
+TEST(Selecting, ByNameEverybodyGetsTheSameAndWhatIfKnowsWhich) {
+    auto pool = a_pool("p", 1, 5, 5);
+    auto rule = a_rule({"p"}, Steering::failover, Answers::sticky_by_name);
+    rule.max_answers = 1;
+    const auto before = decided(rule, {pool});
+    const auto first = select(before, {}, std::nullopt, draw(1)).members.at(0)->member;
+    for (std::uint64_t client = 0; client < 100; ++client)
+        EXPECT_EQ(select(before, {}, std::nullopt, draw(client)).members.at(0)->member, first);
+    EXPECT_EQ(predict(before.answers[0]).by_member.at(first), 1) << "all of its clients";
+    Hypothesis change;
+    change.down_members.insert(first);
+    const auto seen = foresee(rule, {{pool, {}}}, {}, change, noon);
+    for (auto& member : pool.members)
+        if (member.spec.name == first) member.signal.standing = Health::down;
+    const auto after = decided(rule, {pool});
+    const auto second = select(after, {}, std::nullopt, draw(1)).members.at(0)->member;
+    EXPECT_NE(second, first);
+    ASSERT_TRUE(seen.ok());
+    EXPECT_EQ(seen->shares_after.at(0).by_member.at(second), 1) << "as it then is";
+    // The names of a wildcard are many: by weight.
+    rule.fqdn = "*.cdn.gslb.test";
+    const auto spread = predict(decided(rule, {a_pool("p", 1, 5, 5)}).answers[0]);
+    for (const auto& [member, share] : spread.by_member) EXPECT_NEAR(share, 0.2, 0.001);
+    // What is replayed from a record picks the same.
+    Snapshot snapshot{.rule = rule, .pools = {view(a_pool("p", 1, 5, 5))}, .time = noon};
+    EXPECT_EQ(Snapshot::from(snapshot.to_json())->rule.answers, Answers::sticky_by_name);
+}
+
 TEST(Selecting, ASubsetIsSpreadOverSites) {
     auto rule = a_rule({"eu", "us"}, Steering::spread, Answers::subset);
     rule.max_answers = 2;

@@ -106,10 +106,14 @@ Kind load_balancer_kind() {
                    "weighted: "
                    "one, by weight. weighted-many: each by its weight against the greatest. subset: max_answers at random, spread "
                    "over "
-                   "sites or racks. sticky: the same for the same client's network, and only a lost member's clients move.")
-                  .one_of({"all", "round-robin", "weighted", "weighted-many", "subset", "sticky"})
+                   "sites or racks. sticky: the same for the same client's network, and only a lost member's clients move. "
+                   "sticky-by-name: the "
+                   "same for everybody who asks for a name, the names of a wildcard spread over the members, and only a lost "
+                   "member's names move.")
+                  .one_of({"all", "round-robin", "weighted", "weighted-many", "subset", "sticky", "sticky-by-name"})
                   .otherwise("all"))
-        .spec(integer("max_answers", "At most so many addresses of a family. Left out: no limit; sticky: 1.").between(1, 1000))
+        .spec(integer("max_answers", "At most so many addresses of a family. Left out: no limit; sticky and sticky-by-name: 1.")
+                  .between(1, 1000))
         .spec(object("ttl", "How long resolvers may keep an answer: as long as nothing can change, within these.")
                   .with(duration("max", "At most.").between(1, 86400).otherwise("30s"))
                   .with(duration("min", "At least. Left out: half of max.").between(1, 86400)))

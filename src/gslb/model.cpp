@@ -29,12 +29,13 @@ constexpr std::array<std::pair<Steering, std::string_view>, 5> steerings{{{Steer
                                                                           {Steering::topology, "topology"},
                                                                           {Steering::geo, "geo"},
                                                                           {Steering::latency, "latency"}}};
-constexpr std::array<std::pair<Answers, std::string_view>, 6> ways{{{Answers::all, "all"},
+constexpr std::array<std::pair<Answers, std::string_view>, 7> ways{{{Answers::all, "all"},
                                                                     {Answers::round_robin, "round-robin"},
                                                                     {Answers::weighted, "weighted"},
                                                                     {Answers::weighted_many, "weighted-many"},
                                                                     {Answers::subset, "subset"},
-                                                                    {Answers::sticky, "sticky"}}};
+                                                                    {Answers::sticky, "sticky"},
+                                                                    {Answers::sticky_by_name, "sticky-by-name"}}};
 constexpr std::array<std::pair<AllDown, std::string_view>, 6> all_downs{{{AllDown::all, "all"},
                                                                          {AllDown::last_good, "last-good"},
                                                                          {AllDown::fallback, "fallback"},
@@ -199,7 +200,7 @@ Rule Rule::from(std::string name, const json::object& spec) {
     out.steering = named(text_at(spec, "steering"), steerings, Steering::failover);
     out.answers = named(text_at(spec, "answers"), ways, Answers::all);
     out.max_answers = count_at(spec, "max_answers", 0, 1000);
-    if (out.answers == Answers::sticky && out.max_answers == 0) out.max_answers = 1;
+    if ((out.answers == Answers::sticky || out.answers == Answers::sticky_by_name) && out.max_answers == 0) out.max_answers = 1;
     const auto& ttl = object_at(spec, "ttl");
     out.ttl_max = seconds_at(ttl, "max", 30);
     out.ttl_min = std::min(seconds_at(ttl, "min", out.ttl_max / 2), out.ttl_max);

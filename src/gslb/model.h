@@ -114,7 +114,7 @@ struct MonitorSpec {
 
 enum class Steering { failover, spread, topology, geo, latency };
 std::string_view name_of(Steering steering);
-enum class Answers { all, round_robin, weighted, weighted_many, subset, sticky };
+enum class Answers { all, round_robin, weighted, weighted_many, subset, sticky, sticky_by_name };
 std::string_view name_of(Answers answers);
 enum class AllDown { all, last_good, fallback, nodata, servfail, refuse };
 std::string_view name_of(AllDown all_down);

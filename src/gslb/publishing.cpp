@@ -27,7 +27,7 @@ std::string with_dot(std::string_view name) { return lowered_name(name) + "."; }
 /// Who would be in an answer to anybody.
 std::vector<const Serving*> everybody_in(const Decision& decision) {
     const auto& answer = decision.answers.front();
-    if (answer.picking == Answers::subset || answer.picking == Answers::sticky)
+    if (answer.picking == Answers::subset || answer.picking == Answers::sticky || answer.picking == Answers::sticky_by_name)
         return select(decision, {}, std::nullopt, {}).members;
     std::vector<const Serving*> out;
     const bool weights =

@@ -1,5 +1,6 @@
 #include "core/testing.h"
 #include "core/text.h"
+#include "gslb/compile.h"
 #include "gslb/fake_publisher.h"
 #include "gslb/kinds.h"
 #include "gslb/publishing.h"
@@ -165,6 +166,11 @@ TEST(GslbDesired, IsWhatAnybodyGets) {
     EXPECT_EQ(text_of(desired_of(decide(snapshot), 7).sets), "A 10.1.0.1 10.1.0.2 (ttl 30)")
         << "one at a time there is all of them here";
     EXPECT_EQ(desired_of(decide(snapshot), 7).decision, 7U);
+    snapshot.rule.answers = Answers::sticky_by_name;
+    snapshot.rule.max_answers = 1;
+    const auto chosen = select(decide(snapshot), {}, std::nullopt, {}).members.at(0)->addresses.texts().at(0);
+    EXPECT_EQ(text_of(desired_of(decide(snapshot), 7).sets), "A " + chosen + " (ttl 30)") << "as the server here answers";
+    snapshot.rule.answers = Answers::weighted;
     snapshot.pools = {testing::view(testing::a_pool("p", 1, 3, 0))};
     EXPECT_TRUE(desired_of(decide(snapshot), 8).empty_is_meant);
     snapshot.rule.all_down = AllDown::servfail;

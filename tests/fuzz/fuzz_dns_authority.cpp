@@ -58,6 +58,7 @@ struct World {
         update.names.emplace_back(named("many.z"), Tailored{.choices = {choice(Picking::many, 30)}});
         update.names.emplace_back(named("sub.z"), Tailored{.choices = {choice(Picking::subset, 30, 4)}});
         update.names.emplace_back(named("turn.z"), Tailored{.choices = {choice(Picking::rotate, 300)}});
+        update.names.emplace_back(named("*.name.z"), Tailored{.choices = {choice(Picking::by_name, 30, 2)}});
         Choice alias{.alias = named("w.z")};
         update.names.emplace_back(
             named("*.geo.z"),

@@ -38,6 +38,10 @@ spec:
   pools: [{pool: eu}, {pool: us}]
   steering: geo
   geo: {rules: [{country: DE, pools: [us], strict: true}], nearest: true}
+---
+kind: LoadBalancer
+name: cdn
+spec: {fqdn: "*.cdn.geo.example", zone: geo.example, pools: [{pool: eu}, {pool: us}], steering: spread, answers: sticky-by-name}
 """
 
 
@@ -105,12 +109,16 @@ def geo(server, cli, api, port, file):
     what = api.get("/v1/loadbalancers/near/whatif?down=us-1")
     lab.check("what if New York failed: its clients would get Amsterdam, those of the strict rule would not", [c["pools"] for c in what["after"]["classes"]][-1] == ["eu"], what["after"]["classes"])
 
+    shops = {n: dig(port, f"shop{n}.cdn.geo.example") for n in range(24)}
+    lab.equal("a wildcard's names are spread over both sites, each on one", sorted({tuple(one) for one in shops.values()}), [(EU,), (US,)])
+    lab.equal("whoever asks, in whatever case", {n: dig(port, f"SHOP{n}.cdn.geo.example", "+subnet=192.0.3.0/24") for n in shops}, shops)
     server.kill()
     api.close()
     first = FirstAnswer(port, "near.geo.example")
     server.start()
     lab.equal("after kill -9 the very first answer that leaves the server is right: NOERROR, one address", first.wait(), (0, 1))
     lab.equal("and by place", subnet(port, "192.0.3.0/24"), ([US], 24))
+    lab.equal("and each shop is where it was", {n: dig(port, f"shop{n}.cdn.geo.example") for n in shops}, shops)
 
     with open(file + ".new", "w") as out:
         out.write("not a database")

@@ -39,7 +39,7 @@ asio::awaitable<void> follow(asio::io_context& loop, json::value settings) {
     std::vector<std::string> ids;
     for (const auto& id : list_at(&settings, "ids")) ids.emplace_back(id.as_string());
     for (;;) {
-        auto readings = co_await source->read(Context::background().with_timeout(5s), ids);
+        auto readings = co_await source->read(Context::background().with_timeout(15s), ids);
         json::object line;
         if (!readings.ok()) {
             line["error"] = readings.error().text();
@@ -51,7 +51,7 @@ asio::awaitable<void> follow(asio::io_context& loop, json::value settings) {
             }
         }
         std::cout << to_json_text(line) << std::endl;
-        std::ignore = co_await real_clock().sleep(300ms);
+        std::ignore = co_await real_clock().sleep(500ms);
     }
 }
 

@@ -40,6 +40,7 @@ StatusSource::Reading judge(const BalancerState& state, int least_members) {
         return say(Outcome::ok, all > 0 ? fmt::format("ONLINE, {} of {} members serve", serving, all) : std::string("ONLINE"));
     case draining: return say(Outcome::ok, "DRAINING");
     case degraded:
+        if (out.drains) return say(Outcome::warning, fmt::format("DEGRADED, all {} members that live drain", live));
         return say(serving >= least_members ? Outcome::warning : Outcome::failed,
                    fmt::format("DEGRADED, {} of {} members serve, need {}", serving, all, least_members));
     case no_monitor: return say(Outcome::local_error, "NO_MONITOR: nothing there watches its members");

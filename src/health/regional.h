@@ -26,8 +26,8 @@ struct BalancerState {
 BalancerState::Operating operating_from(std::string_view word);
 
 /// Up if it is online, or degraded with at least `least_members` online behind an enabled listener; no evidence where nothing
-/// monitors it; draining if all members that live drain; down if it is in error, offline, going or gone. The share is that of
-/// online members.
+/// monitors it; draining, and not down, if all members that live drain; down if it is in error, offline, going or gone. The share
+/// is that of online members.
 StatusSource::Reading judge(const BalancerState& state, int least_members);
 
 } // namespace orrery::health

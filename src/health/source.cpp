@@ -11,8 +11,8 @@ namespace orrery::health {
 // --- Systems that know ----------------------------------------------------------------------------------------------
 
 struct SourceReader::State : std::enable_shared_from_this<State> {
-    State(asio::any_io_executor executor, std::shared_ptr<StatusSource> source_, Clock& clock_, Duration fresh_)
-        : source(std::move(source_)), clock(clock_), fresh(fresh_), group(executor), came(executor) {}
+    State(asio::any_io_executor executor, std::shared_ptr<StatusSource> source_, Clock& clock_, Duration fresh_, Duration patience_)
+        : source(std::move(source_)), clock(clock_), fresh(fresh_), patience(patience_), group(executor), came(executor) {}
 
     /// One call for all that are wanted; what is wanted while it runs waits for the next.
     static asio::awaitable<void> read(std::shared_ptr<State> self, Context ctx) {
@@ -20,13 +20,13 @@ struct SourceReader::State : std::enable_shared_from_this<State> {
         while (!self->wanted.empty()) {
             const auto ids = std::exchange(self->wanted, {});
             const auto round = ++self->rounds_begun;
-            auto read = co_await self->source->read(ctx, {ids.begin(), ids.end()});
+            auto read = co_await self->source->read(ctx.with_timeout(self->patience), {ids.begin(), ids.end()});
             self->trouble = read.ok() ? std::string() : read.error().message;
             for (const auto& id : ids) {
                 auto& entry = self->known[id];
                 entry.round = round;
                 entry.at = self->clock.steady();
-                entry.answered = read.ok();
+                entry.answered = entry.unused = read.ok();
                 if (!read.ok()) continue;
                 const auto at = read->find(id);
                 if (at != read->end())
@@ -44,10 +44,14 @@ struct SourceReader::State : std::enable_shared_from_this<State> {
         SteadyTime at{};
         std::uint64_t round = 0;
         bool answered = false;
+        bool unused = false; ///< no look has seen it yet: whoever wanted it had gone
     };
+    bool is_good(const Known& entry) const {
+        return entry.answered && clock.steady() - entry.at <= (entry.unused ? std::max(fresh, patience) : fresh);
+    }
     std::shared_ptr<StatusSource> source;
     Clock& clock;
-    Duration fresh;
+    Duration fresh, patience;
     TaskGroup group;
     Notifier came;
     std::set<std::string> wanted;
@@ -57,8 +61,9 @@ struct SourceReader::State : std::enable_shared_from_this<State> {
     bool reading = false;
 };
 
-SourceReader::SourceReader(asio::any_io_executor executor, std::shared_ptr<StatusSource> source, Clock& clock, Duration fresh)
-    : state_(std::make_shared<State>(std::move(executor), std::move(source), clock, fresh)) {}
+SourceReader::SourceReader(asio::any_io_executor executor, std::shared_ptr<StatusSource> source, Clock& clock, Duration fresh,
+                           Duration patience)
+    : state_(std::make_shared<State>(std::move(executor), std::move(source), clock, fresh, patience)) {}
 SourceReader::~SourceReader() = default;
 const StatusSource& SourceReader::source() const { return *state_->source; }
 asio::awaitable<void> SourceReader::stop() { return state_->group.stop(); }
@@ -68,22 +73,28 @@ std::optional<StatusSource::Reading> SourceReader::last(const std::string& id) c
     return at == state_->known.end() ? std::nullopt : at->second.reading;
 }
 
+std::string SourceReader::trouble(const std::string& id) const {
+    const auto at = state_->known.find(id);
+    return at == state_->known.end() || at->second.round == 0 || at->second.answered ? std::string() : state_->trouble;
+}
+
 asio::awaitable<Observation> SourceReader::look(Context ctx, std::string id) {
     const auto state = state_;
     const auto what = fmt::format("{} {}", state->source->name(), id);
-    const auto& known = state->known[id];
-    if (!known.answered || state->clock.steady() - known.at > state->fresh || known.round == 0) {
+    auto& known = state->known[id];
+    if (!state->is_good(known)) {
         const auto before = state->rounds_begun;
         state->wanted.insert(id);
         if (!state->reading) {
             state->reading = true;
-            state->group.spawn(State::read(state, ctx));
+            state->group.spawn(State::read(state, ctx.without_deadline()));
         }
         while (known.round <= before) {
             auto woken = co_await state->came.wait(ctx);
             if (!woken.ok()) co_return Observation{.outcome = Outcome::local_error, .text = what + ": no answer in time"};
         }
     }
+    known.unused = false;
     if (!known.answered)
         co_return Observation{.outcome = Outcome::local_error, .text = fmt::format("{}: {}", what, state->trouble)};
     if (!known.reading) co_return Observation{.outcome = Outcome::local_error, .text = what + ": it is not known there"};

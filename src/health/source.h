@@ -36,15 +36,18 @@ public:
 };
 
 /// Asks a source for many: looks that come within a moment of each other share one call, and so do those that find an answer not
-/// older than `fresh`. Loop thread only.
+/// older than `fresh`. A call lasts as long as `patience` even where those who look wait for less: one who is slow is not asked
+/// again meanwhile, and what came between two looks is for the next. Loop thread only.
 class SourceReader {
 public:
     SourceReader(asio::any_io_executor executor, std::shared_ptr<StatusSource> source, Clock& clock,
-                 Duration fresh = std::chrono::seconds(1));
+                 Duration fresh = std::chrono::seconds(1), Duration patience = std::chrono::seconds(10));
     ~SourceReader();
     asio::awaitable<Observation> look(Context ctx, std::string id);
     /// The last reading of that id, however old; nothing where there was none.
     std::optional<StatusSource::Reading> last(const std::string& id) const;
+    /// Why the last call for that id had no answer; empty where it had one, or none was made.
+    std::string trouble(const std::string& id) const;
     const StatusSource& source() const;
     /// Ends the call that is under way.
     asio::awaitable<void> stop();

@@ -15,11 +15,14 @@ namespace {
 
 class FakeSource final : public StatusSource {
 public:
-    explicit FakeSource(asio::any_io_executor executor) : executor_(std::move(executor)) {}
+    explicit FakeSource(asio::any_io_executor executor) : go_on(executor), executor_(std::move(executor)) {}
     std::string name() const override { return "fake"; }
-    Task<std::map<std::string, Reading>> read(Context, std::vector<std::string> ids) override {
+    Task<std::map<std::string, Reading>> read(Context ctx, std::vector<std::string> ids) override {
         asked.push_back(ids);
         co_await asio::post(executor_, asio::use_awaitable);
+        while (slow) {
+            CO_TRY(std::ignore, co_await go_on.wait(ctx));
+        }
         if (away) co_return Error{Code::unavailable, "no connection"};
         std::map<std::string, Reading> out;
         for (const auto& id : ids)
@@ -27,7 +30,8 @@ public:
         co_return out;
     }
     std::vector<std::vector<std::string>> asked;
-    bool away = false;
+    bool away = false, slow = false;
+    Notifier go_on;
 
 private:
     asio::any_io_executor executor_;
@@ -60,6 +64,41 @@ CO_TEST(Source, IsAskedOnceForMany) {
     co_await one(source_probe(reader, "a"), seen);
     EXPECT_EQ(seen.back(), "local_error fake a: no connection"); // it cannot be asked: never down
     EXPECT_TRUE(reader->last("a").has_value());
+    co_await reader->stop();
+}
+
+CO_TEST(Source, ThatTakesLongerThanALookIsReadAllTheSame) {
+    VirtualClock clock;
+    auto source = std::make_shared<FakeSource>(loop.get_executor());
+    auto reader = std::make_shared<SourceReader>(loop.get_executor(), source, clock);
+    const auto probe = source_probe(reader, "a");
+    const auto impatient = [] { return Context::make("test").with_timeout(1ms); };
+    source->slow = true;
+    for (int i = 0; i < 3; ++i) {
+        const auto seen = co_await probe->look(impatient());
+        EXPECT_EQ(seen.text, "fake a: no answer in time");
+        clock.advance(1s);
+    }
+    EXPECT_EQ(source->asked.size(), 1U) << "nobody who is slow is asked again meanwhile";
+    source->slow = false;
+    source->go_on.notify_all();
+    for (int i = 0; i < 50; ++i) co_await asio::post(loop.get_executor(), asio::use_awaitable);
+    source->slow = true;
+    clock.advance(4s);
+    auto seen = co_await probe->look(impatient());
+    EXPECT_EQ(seen.outcome, Outcome::ok) << "what came between two looks is for the next";
+    seen = co_await probe->look(impatient());
+    EXPECT_EQ(seen.outcome, Outcome::local_error) << "once";
+    clock.advance(11s);
+    source->slow = false;
+    source->go_on.notify_all();
+    for (int i = 0; i < 50; ++i) co_await asio::post(loop.get_executor(), asio::use_awaitable);
+    source->slow = true;
+    clock.advance(11s);
+    seen = co_await probe->look(impatient());
+    EXPECT_EQ(seen.outcome, Outcome::local_error) << "what is too old is no evidence";
+    source->slow = false;
+    source->go_on.notify_all();
     co_await reader->stop();
 }
 
@@ -128,6 +167,11 @@ TEST(Regional, BalancersAreJudgedByTheTable) {
     EXPECT_TRUE(of(Operating::online, {Operating::draining, Operating::draining}).drains);
     EXPECT_FALSE(of(Operating::online, {Operating::draining, Operating::online}).drains);
     EXPECT_TRUE(of(Operating::draining).drains);
+    for (const auto& members : {std::vector{Operating::draining, Operating::draining}, {Operating::draining, Operating::error}}) {
+        EXPECT_TRUE(of(Operating::degraded, members).drains);
+        EXPECT_EQ(of(Operating::degraded, members).outcome, Outcome::warning) << "it drains, which is not down";
+    }
+    EXPECT_EQ(of(Operating::error, {Operating::draining}).outcome, Outcome::failed);
     EXPECT_EQ(judge({.operating = Operating::online, .exists = false}, 1).outcome, Outcome::failed);
     EXPECT_EQ(judge({.operating = Operating::online, .goes_away = true}, 1).outcome, Outcome::failed);
     EXPECT_EQ(judge({.operating = Operating::online, .changes = true}, 1).outcome, Outcome::ok); // it may be serving all the same

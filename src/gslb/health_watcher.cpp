@@ -45,6 +45,9 @@ int trouble_of(Health health) {
     return 3;
 }
 
+/// So many looks in a row without an answer are worth a word.
+constexpr int silent_looks = 3;
+
 /// What of a Monitor's spec says how to look, without when and how often.
 json::object look_of(json::object spec) {
     for (const auto field : monitor_pace) spec.erase(field);
@@ -79,7 +82,9 @@ std::optional<Doubt> doubt_of(const std::string& monitor, const health::QuorumDe
 /// A look at a regional load balancer. Whoever wants to know where it is, and whether it drains, is told with each.
 class BalancerProbe final : public health::Probe {
 public:
-    using Told = std::function<void(const std::string& member, const health::StatusSource::Reading& reading)>;
+    /// `trouble`: why the source could not be asked.
+    using Told = std::function<void(const std::string& member, const std::optional<health::StatusSource::Reading>& last,
+                                    const std::string& trouble)>;
     BalancerProbe(std::shared_ptr<health::SourceReader> reader, std::string source, std::string id, std::string member, Told told)
         : reader_(std::move(reader)),
           source_(std::move(source)),
@@ -89,7 +94,9 @@ public:
     std::string identity() const override { return fmt::format("balancer {} {} for {}", source_, id_, member_); }
     asio::awaitable<health::Observation> look(Context ctx) const override {
         auto seen = co_await reader_->look(std::move(ctx), id_);
-        if (const auto last = reader_->last(id_)) told_(member_, *last);
+        auto trouble = reader_->trouble(id_);
+        if (!trouble.empty()) trouble = fmt::format("{} cannot be asked: {}", reader_->source().name(), trouble);
+        told_(member_, reader_->last(id_), trouble);
         co_return seen;
     }
 
@@ -149,6 +156,8 @@ struct HealthWatcher::State : health::InformedLooks {
         std::map<std::string, Look> looks; ///< by the lookout's key
         std::vector<Target::Check> calculated;
         std::optional<health::StatusSource::Reading> reading; ///< of the load balancer that it is
+        int unanswered = 0;                                   ///< looks in a row for which whoever knows it could not be asked
+        std::string silence;                                  ///< why, where they are too many
         std::string trouble;                                  ///< why it cannot be looked at
         bool settling = false;                                ///< `watch` tells once, at its end
     };
@@ -163,22 +172,33 @@ struct HealthWatcher::State : health::InformedLooks {
         if (kind == "octavia")
             return std::make_shared<BalancerProbe>(
                 std::move(reader), text_at(look, "source"), text_at(look, "id"), text_at(look, "for"),
-                [this](const std::string& member, const health::StatusSource::Reading& reading) { told(member, reading); });
+                [this](const std::string& member, const std::optional<health::StatusSource::Reading>& last,
+                       const std::string& trouble) { told(member, last, trouble); });
         const bool v6 = address.find(':') != std::string::npos;
         return health::source_probe(std::move(reader),
                                     port == 0 ? address : fmt::format("{}{}{}:{}", v6 ? "[" : "", address, v6 ? "]" : "", port));
     }
 
-    void told(const std::string& member, const health::StatusSource::Reading& reading) {
+    void told(const std::string& member, const std::optional<health::StatusSource::Reading>& last, const std::string& trouble) {
         const auto found = watched.find(member);
         if (found == watched.end()) return;
-        auto& before = found->second.reading;
-        const bool same = before && before->drains == reading.drains && before->share == reading.share &&
-                          health::is_evidence(before->outcome) == health::is_evidence(reading.outcome);
-        before = reading;
-        if (!same) tell(member, found->second);
+        auto& of = found->second;
+        auto& before = of.reading;
+        bool same = !last || (before && before->drains == last->drains && before->share == last->share &&
+                              health::is_evidence(before->outcome) == health::is_evidence(last->outcome));
+        if (last) before = last;
+        of.unanswered = trouble.empty() ? 0 : std::min(of.unanswered + 1, silent_looks);
+        if (of.unanswered == 0 && !of.silence.empty()) {
+            of.silence.clear();
+            same = false;
+        } else if (of.unanswered == silent_looks && of.silence != trouble) {
+            of.silence = trouble;
+            same = false;
+        }
+        if (!same) tell(member, of);
+        if (!last) return;
         Addresses addresses;
-        for (const auto& text : reading.addresses) std::ignore = addresses.add(text); // one of each family is enough
+        for (const auto& text : last->addresses) std::ignore = addresses.add(text); // one of each family is enough
         if (!addresses.empty() && on_place) on_place(member, std::move(addresses));
     }
 
@@ -277,6 +297,12 @@ struct HealthWatcher::State : health::InformedLooks {
                 continue;
             }
             add(signal, evidence, look);
+            if (!of.silence.empty()) {
+                const auto health = health_of(look.finding.standing);
+                const auto words = of.silence + (health == Health::unknown ? "" : "; what it last said stands");
+                signal.words += fmt::format("{}{}", signal.words.empty() ? "" : "; ", words);
+                if (!signal.doubt && (health == Health::up || health == Health::degraded)) signal.doubt = {"source_silent", words};
+            }
             if (!of.reading) continue;
             signal.drains = of.reading->drains;
             signal.share = of.reading->share;

@@ -20,7 +20,7 @@ class Told final : public health::StatusSource {
 public:
     std::string name() const override { return "told"; }
     Task<std::map<std::string, Reading>> read(Context, std::vector<std::string> ids) override {
-        if (away) co_return Error{Code::unavailable, "no connection"};
+        if (away) co_return Error{Code::unavailable, because};
         std::map<std::string, Reading> out;
         for (const auto& id : ids)
             if (const auto known = readings.find(id); known != readings.end()) out.insert(*known);
@@ -28,6 +28,7 @@ public:
     }
     std::map<std::string, Reading> readings;
     bool away = false;
+    std::string because = "no connection";
 };
 
 class OneSource final : public Sources {
@@ -100,6 +101,39 @@ CO_TEST(HealthWatcher, ARegionalLoadBalancerIsAsItsApiSays) {
     co_await bench.pass(12s);
     EXPECT_TRUE(bench.signals["m"].drains);
     EXPECT_EQ(bench.signals["m"].share, 0.5);
+    co_await bench.group.stop();
+}
+
+CO_TEST(HealthWatcher, WhoCannotBeAskedIsNamedWhileWhatItLastSaidStands) {
+    Bench bench(loop);
+    auto& lb = bench.sources.told->readings["lb"];
+    lb = {.outcome = health::Outcome::ok, .text = "ONLINE", .addresses = {"192.0.2.5"}};
+    bench.watcher.watch("m", {.checks = {balancer_check()}});
+    co_await bench.pass(12s);
+    EXPECT_FALSE(bench.signals["m"].doubt);
+    bench.sources.told->away = true;
+    co_await bench.pass(12s);
+    EXPECT_FALSE(bench.signals["m"].doubt) << "once is nothing";
+    co_await bench.pass(40s);
+    EXPECT_EQ(bench.signals["m"].standing, Health::up);
+    CO_ASSERT(bench.signals["m"].doubt.has_value());
+    EXPECT_EQ(bench.signals["m"].doubt->cause, "source_silent");
+    EXPECT_THAT(bench.signals["m"].doubt->words, HasSubstr("what it last said stands"));
+    EXPECT_THAT(bench.signals["m"].words, HasSubstr("cannot be asked: no connection"));
+    bench.sources.told->because = "no answer";
+    co_await bench.pass(12s);
+    EXPECT_THAT(bench.signals["m"].words, HasSubstr("cannot be asked: no answer"));
+    bench.sources.told->away = false;
+    co_await bench.pass(12s);
+    EXPECT_FALSE(bench.signals["m"].doubt);
+    EXPECT_EQ(bench.signals["m"].words, "");
+    lb.outcome = health::Outcome::failed;
+    co_await bench.pass(12s);
+    bench.sources.told->away = true;
+    co_await bench.pass(60s);
+    EXPECT_EQ(bench.signals["m"].standing, Health::down);
+    EXPECT_FALSE(bench.signals["m"].doubt) << "nothing is held back: it stays down";
+    EXPECT_THAT(bench.signals["m"].words, HasSubstr("cannot be asked"));
     co_await bench.group.stop();
 }
 

@@ -19,9 +19,9 @@ namespace orrery::gslb {
 enum class Health { unknown, up, degraded, down };
 std::string_view name_of(Health health);
 
-/// Somebody finds a member down and is not believed.
+/// Somebody finds a member down and is not believed, or nobody can say.
 struct Doubt {
-    std::string cause; ///< quorum_hold: too few say so; vantage_excluded: who says so is set aside
+    std::string cause; ///< quorum_hold: too few say so; vantage_excluded: who says so is set aside; source_silent: nobody to ask
     std::string words;
     bool operator==(const Doubt&) const = default;
 };
@@ -107,7 +107,7 @@ using PoolViewPtr = std::shared_ptr<const PoolView>;
 
 /// A change that did not happen, and what it waits for.
 struct Withheld {
-    std::string cause; ///< mass_guard_hold, quorum_hold, vantage_excluded, failback, dead_band
+    std::string cause; ///< mass_guard_hold, quorum_hold, vantage_excluded, source_silent, failback, dead_band
     std::string about; ///< a member or a pool
     std::string words;
     std::optional<WallTime> until; ///< nothing: no time will release it

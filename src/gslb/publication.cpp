@@ -230,7 +230,7 @@ std::optional<Change> Publication::State::compare(const Context& ctx, const std:
             entry.decided = clock.steady();
             entry.status.decided_at = clock.wall();
             entry.status.time_to_publish.reset();
-            entry.seen = false;
+            entry.at_service = entry.seen = false; // so that the name servers are asked anew
         }
         say(entry, PublishState::pending, "is put right: " + plan.why);
     }

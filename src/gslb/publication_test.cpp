@@ -173,16 +173,21 @@ CO_TEST(Publication, WhatOthersChangeIsShownAndLeft) {
 }
 
 CO_TEST(Publication, WhatOthersChangeIsPutRightWhereThePathSaysSo) {
-    Path path(loop.get_executor(), {.ownerships = {.repair = true}});
-    path.want(addresses({"192.0.2.1"}));
-    co_await path.pass(100ms);
-    path.service.zone[www][0].values = {"203.0.113.9"};
-    co_await path.pass(61s);
-    EXPECT_EQ(path.state(), PublishState::in_sync);
-    EXPECT_EQ(text_of(path.service.zone[www]), "A 192.0.2.1 (ttl 30)");
-    EXPECT_TRUE(
-        std::any_of(path.told.begin(), path.told.end(), [](const auto& one) { return one.why.starts_with("is put right"); }));
-    co_await path.stop();
+    for (const bool ask : {false, true}) {
+        Path path(loop.get_executor(), {.ownerships = {.repair = true}, .servers = {"ns1"}}, ask);
+        path.want(addresses({"192.0.2.1"}));
+        co_await path.pass(100ms);
+        for (int again = 0; again < 3; ++again) {
+            path.told.clear();
+            path.service.zone[www][0].values = {"203.0.113.9"};
+            co_await path.pass(61s);
+            EXPECT_EQ(path.state(), PublishState::in_sync) << path.why();
+            EXPECT_EQ(text_of(path.service.zone[www]), "A 192.0.2.1 (ttl 30)");
+            EXPECT_TRUE(std::any_of(path.told.begin(), path.told.end(),
+                                    [](const auto& one) { return one.why.starts_with("is put right"); }));
+        }
+        co_await path.stop();
+    }
 }
 
 CO_TEST(Publication, WhatStoodThereBeforeIsNotTakenOverUnlessToldSo) {

@@ -16,6 +16,12 @@ public:
     void watch(const std::string& member, Target target) override { watched.insert_or_assign(member, std::move(target)); }
     void forget(const std::string& member) override { watched.erase(member); }
     void report_to(OnSignal on_signal) override { on_signal_ = std::move(on_signal); }
+    void report_places_to(OnPlace on_place) override { on_place_ = std::move(on_place); }
+    void find(const std::string& member, const std::vector<std::string>& at) {
+        Addresses addresses;
+        for (const auto& one : at) std::ignore = addresses.add(one);
+        on_place_(member, std::move(addresses));
+    }
     void say(const std::string& member, Health health, std::string words = {}) {
         Signal signal;
         signal.monitored = true;
@@ -28,6 +34,7 @@ public:
 
 private:
     OnSignal on_signal_;
+    OnPlace on_place_;
 };
 
 /// Keeps what it is to serve.

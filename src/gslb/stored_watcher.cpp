@@ -26,6 +26,7 @@ void StoredWatcher::watch(const std::string& member, Target) {
 
 void StoredWatcher::forget(const std::string& member) { watched_.erase(member); }
 void StoredWatcher::report_to(OnSignal on_signal) { on_signal_ = std::move(on_signal); }
+void StoredWatcher::report_places_to(OnPlace on_place) { on_place_ = std::move(on_place); }
 
 void StoredWatcher::tell(const std::string& member, const store::Record* record) const {
     if (record == nullptr || !on_signal_) return;
@@ -37,7 +38,13 @@ void StoredWatcher::tell(const std::string& member, const store::Record* record)
     for (const auto one : {Health::up, Health::degraded, Health::down})
         if (name_of(one) == verdict) signal.standing = one;
     signal.words = text_at(object->status, "why");
+    // By a person or by whoever knows it: a person's word is above this one here as it is there.
+    signal.drains = text_at(object->status, "state") == "drained";
     on_signal_(member, std::move(signal));
+    // Whoever can ask where a load balancer is has said so there.
+    Addresses addresses;
+    for (const auto& text : texts_at(object->status, "addresses")) std::ignore = addresses.add(text);
+    if (!addresses.empty() && on_place_) on_place_(member, std::move(addresses));
 }
 
 } // namespace orrery::gslb

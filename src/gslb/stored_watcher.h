@@ -20,12 +20,14 @@ public:
     void watch(const std::string& member, Target target) override;
     void forget(const std::string& member) override;
     void report_to(OnSignal on_signal) override;
+    void report_places_to(OnPlace on_place) override;
 
 private:
     void tell(const std::string& member, const store::Record* record) const;
 
     store::Store& store_;
     OnSignal on_signal_;
+    OnPlace on_place_;
     std::set<std::string> watched_;
     std::shared_ptr<void> observed_;
 };

@@ -54,7 +54,7 @@ dns::Authority::Options authority_options(const Config& config) {
 }
 
 std::vector<std::filesystem::path> geo_databases(const Config& config) {
-    const auto files = config.list("dns.geo_databases");
+    const auto& files = config.list("dns.geo_databases");
     return {files.begin(), files.end()};
 }
 

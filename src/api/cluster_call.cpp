@@ -114,6 +114,11 @@ gslb::ClusterChanges ClusterCall::everything() const {
     return out;
 }
 
+bool ClusterCall::is_cut_off() const {
+    const auto *begun = cluster_.status.if_contains("changes"), *ended = cluster_.status.if_contains("finished");
+    return begun != nullptr && (ended == nullptr || *ended != *begun);
+}
+
 Task<Unit> ClusterCall::claim(ClusterCall& at, Context ctx) {
     auto& resources = at.state_.resources;
     CO_TRY(std::ignore, co_await resources.store().catch_up(ctx));
@@ -167,6 +172,7 @@ Task<Unit> ClusterCall::change(ClusterCall& at, Context ctx, gslb::ClusterChange
     CO_TRY(std::ignore, co_await all_of(touched.size(), [&](std::size_t i) { return take_members(at, ctx, touched[i]); }));
     auto status = at.cluster_.status;
     status["records"] = at.standing_.size();
+    status["finished"] = status["changes"];
     status["changed_at"] = to_rfc3339(at.state_.clock.wall());
     CO_TRY(std::ignore, co_await at.state_.resources.set_status(ctx, at.kind("Cluster"), at.cluster_.name, std::move(status),
                                                                 {.if_revision = at.cluster_.revision}));
@@ -176,24 +182,35 @@ Task<Unit> ClusterCall::change(ClusterCall& at, Context ctx, gslb::ClusterChange
 std::vector<std::string> ClusterCall::stray_hosts() const {
     std::map<std::string, std::vector<std::string>> all;
     for (const auto& [host, records] : of_host_) all.merge(wanted(host));
-    std::set<std::string> out;
+    std::set<std::string> out, used;
+    for (const auto& object : labelled(members_, member_label, cluster_.name)) {
+        const auto pool = spec_text(object.spec, "pool");
+        used.insert(pool);
+        const auto found = all.find(object.name);
+        if (found == all.end() || spec_texts(object.spec, "addresses") != found->second) out.insert(host_of_pool(pool));
+    }
+    for (const auto& [host, records] : of_host_) used.insert(gslb::cluster_pool_name(host));
+    for (const auto& pool : labelled(pools_, made_label, member_label)) {
+        if (used.contains(pool.name)) continue;
+        const auto members = listed(members_, "pool", pool.name);
+        if (members.ok() && members->empty()) out.insert(host_of_pool(pool.name));
+    }
+    return {out.begin(), out.end()};
+}
+
+std::vector<Object> ClusterCall::labelled(const resource::Kind& kind, std::string_view label, std::string_view value) const {
+    std::vector<Object> out;
     resource::ListQuery query;
-    query.labels =
-        resource::LabelSelector::parse(fmt::format("{}={}", member_label, cluster_.name)).value_or(resource::LabelSelector{});
+    query.labels = resource::LabelSelector::parse(fmt::format("{}={}", label, value)).value_or(resource::LabelSelector{});
     query.limit = 5000;
     do {
-        const auto page = state_.resources.list(members_, query);
+        const auto page = state_.resources.list(kind, query);
         if (!page.ok()) break;
-        for (const auto& record : page->records) {
-            const auto object = resource::from_stored(*record);
-            if (!object.ok()) continue;
-            const auto found = all.find(object->name);
-            if (found != all.end() && spec_texts(object->spec, "addresses") == found->second) continue;
-            out.insert(host_of_pool(spec_text(object->spec, "pool")));
-        }
+        for (const auto& record : page->records)
+            if (auto object = resource::from_stored(*record); object.ok()) out.push_back(std::move(*object));
         query.after = page->next;
     } while (!query.after.empty());
-    return {out.begin(), out.end()};
+    return out;
 }
 
 std::string ClusterCall::host_of_pool(const std::string& pool) const {

@@ -20,6 +20,8 @@ public:
     const std::vector<std::string>& domains() const { return domains_; }
     const resource::Object& cluster() const { return cluster_; }
 
+    /// The last change was begun and not made to its end: who made it was killed, or is still at it.
+    bool is_cut_off() const;
     /// Reads the records it has. Before `shown`, `everything` and `change`.
     Result<Unit> load();
     /// As they were given. Addresses whose members somebody removed are not there: then they are sent again.
@@ -46,8 +48,9 @@ private:
     Result<std::vector<resource::Object>> listed(const resource::Kind& kind, std::string field, std::string value) const;
 
     Result<std::map<std::string, resource::Object>> own_members(const std::string& pool, std::size_t& others) const;
-    /// Host names with members that are not as the records want them.
+    /// Host names with members that are not as the records want them, and those that were made for members and have none.
     std::vector<std::string> stray_hosts() const;
+    std::vector<resource::Object> labelled(const resource::Kind& kind, std::string_view label, std::string_view value) const;
     std::string host_of_pool(const std::string& pool) const;
     std::vector<store::Transaction> in_batches(const std::map<std::string, gslb::ClusterEndpoint>& come,
                                                const std::set<std::string>& gone,

@@ -106,6 +106,12 @@ Task<Unit> webhook(Api::State& state, Busy busy, Call call, Webhook what) {
         co_return co_await send_webhook(call, json::object{{"filters", std::move(filters)}});
     }
     if (what == Webhook::records) {
+        // Who is asked has nothing to change where all records are as they should be, though a change was cut off after them.
+        if (at.is_cut_off() && !busy->contains(name)) {
+            ClusterCall rest(state, at.cluster());
+            if (const auto done = co_await change_cluster(rest, call.ctx, busy, name, {}); !done.ok())
+                log::info(call.ctx, "Cluster {}: what was cut off is not put right yet: {}", name, done.error().text());
+        }
         if (auto loaded = at.load(); !loaded.ok()) co_return to_be_retried(call.ctx, name, std::move(loaded).error());
         co_return co_await send_webhook(call, at.shown());
     }

@@ -134,16 +134,51 @@ CO_STACK_TEST(ExternalDns, WhatWasCutOffGoesWithTheNextChange) {
     const auto stray =
         R"({"name":"ams-192-0-2-7.cut.apps.test","labels":{"externaldns":"ams"},"spec":{"pool":"cut.apps.test","addresses":["192.0.2.7"]}})";
     EXPECT_EQ((co_await stack.post("/v1/members", stray)).status, 201);
+    // The members of this one had gone already.
+    EXPECT_EQ(
+        (co_await stack.post("/v1/pools", R"({"name":"bare.apps.test","labels":{"made-for":"externaldns"},"spec":{}})")).status,
+        201);
+    EXPECT_EQ((co_await stack.post("/v1/loadbalancers", R"({"name":"bare.apps.test","labels":{"made-for":"externaldns"},
+        "spec":{"fqdn":"bare.apps.test","zone":"apps.test","pools":[{"pool":"bare.apps.test"}]}})"))
+                  .status,
+              201);
     const auto moved = co_await stack.call("PATCH", "/v1/members/ams-192-0-2-1.www.apps.test",
                                            R"({"spec":{"addresses":["192.0.2.1","2001:db8::1"]}})", stack.admin_token);
     EXPECT_EQ(moved.status, 200) << moved.text;
     EXPECT_EQ((co_await stack.call("POST", path + "/records", creates("other.apps.test", "192.0.2.2"), "", headers)).status, 204);
     EXPECT_EQ((co_await stack.get("/v1/members/ams-192-0-2-7.cut.apps.test")).status, 404);
     EXPECT_EQ((co_await stack.get("/v1/pools/cut.apps.test")).status, 404);
+    EXPECT_EQ((co_await stack.get("/v1/loadbalancers/bare.apps.test")).status, 404);
+    EXPECT_EQ((co_await stack.get("/v1/pools/bare.apps.test")).status, 404);
+    EXPECT_EQ((co_await stack.get("/v1/pools/www.apps.test")).status, 200);
     const auto put_right = co_await stack.get("/v1/members/ams-192-0-2-1.www.apps.test");
     EXPECT_EQ(put_right.body.at("spec").at("addresses").as_array().size(), 1U) << put_right.text;
     EXPECT_EQ((co_await stack.get("/v1/clusters/ams")).body.at("status").at("changes").as_int64(), 2);
     EXPECT_EQ((co_await stack.get("/v1/clusters/ams")).body.at("status").at("records").as_int64(), 4);
+}
+
+CO_STACK_TEST(ExternalDns, WhatWasCutOffGoesThoughNothingElseIsToChange) {
+    const auto path = co_await a_cluster(stack, "ams", "amsterdam");
+    const auto headers = webhook_headers();
+    EXPECT_EQ((co_await stack.call("POST", path + "/records", creates("www.apps.test", "192.0.2.1"), "", headers)).status, 204);
+    EXPECT_EQ(
+        (co_await stack.post("/v1/pools", R"({"name":"bare.apps.test","labels":{"made-for":"externaldns"},"spec":{}})")).status,
+        201);
+    EXPECT_EQ((co_await stack.call("GET", path + "/records", "", "", headers)).status, 200);
+    EXPECT_EQ((co_await stack.get("/v1/pools/bare.apps.test")).status, 200) << "nothing was cut off: nothing is looked for";
+    // A change that was begun and not ended.
+    const auto& kind = *stack.resources->registry().find("Cluster");
+    auto status = stack.resources->get(kind, "ams")->status;
+    EXPECT_EQ(status.at("finished"), status.at("changes"));
+    status["changes"] = status.at("changes").as_int64() + 1;
+    CO_ASSERT_OK(co_await stack.resources->set_status(Context::background(), kind, "ams", std::move(status), {}));
+    const auto shown = co_await stack.call("GET", path + "/records", "", "", headers);
+    EXPECT_EQ(shown.status, 200);
+    EXPECT_EQ(shown.body.as_array().size(), 2U) << shown.text;
+    EXPECT_EQ((co_await stack.get("/v1/pools/bare.apps.test")).status, 404);
+    EXPECT_EQ((co_await stack.get("/v1/members/ams-192-0-2-1.www.apps.test")).status, 200);
+    const auto after = stack.resources->get(kind, "ams")->status;
+    EXPECT_EQ(after.at("finished"), after.at("changes"));
 }
 
 CO_STACK_TEST(ExternalDns, ManyNamesInOneChange) {

@@ -145,6 +145,7 @@ resource::Kind cluster_kind() {
         .status(integer("records", "How many records it has here."))
         .status(time("changed_at", "When they last changed."))
         .status(integer("changes", "How many changes it has sent. Each claims the cluster for the server that makes it."))
+        .status(integer("finished", "The last of them that was made to its end."))
         .status(any("left_out", "What it wants and cannot have, and why: the first twenty."))
         .column("NAME", "name")
         .column("SITE", "spec.site")

@@ -1,6 +1,7 @@
 #include "gslb/source.h"
 
 #include "core/log.h"
+#include "gslb/fields.h"
 #include "gslb/read.h"
 #include "gslb/validate.h"
 #include "jobs/values.h"
@@ -57,9 +58,6 @@ Task<Unit> prepare_source(Context, resource::Draft& draft) {
 
 resource::Kind source_kind() {
     using namespace resource;
-    const auto name_text = [](std::string name, std::string doc) {
-        return text(std::move(name), std::move(doc)).format(Format::one_line).between(1, 255);
-    };
     Kind kind("Source", "sources", "A system outside that knows how members are: asked once for all of them.");
     kind.spec(text("driver", "What it is. octavia: load balancers of an OpenStack (Octavia v2, or Neutron's LBaaS v2). prometheus: "
                              "a Prometheus, or what speaks its API.")
@@ -70,20 +68,12 @@ resource::Kind source_kind() {
         .spec(text("credentials", "The Secret to log in with. octavia: its value \"password\", or \"credential_secret\" of an "
                                   "application credential. prometheus: \"token\", where a proxy before it wants one.")
                   .refers_to("Secret"))
-        .spec(object("keystone", "octavia: who we are.")
-                  .with(text("url", "Where Keystone is.").required().format(Format::url))
-                  .with(name_text("user", "The user."))
-                  .with(name_text("user_domain", "The user's domain.").otherwise("Default"))
-                  .with(name_text("project", "The project that owns the load balancers.").otherwise("service"))
-                  .with(name_text("project_domain", "The project's domain.").otherwise("Default"))
-                  .with(name_text("credential", "The id of an application credential, in place of user and project."))
-                  .with(name_text("region", "The region. Left out: the first there is.")))
+        .spec(keystone_field("octavia: who we are.", "the load balancers"))
         .spec(text("service", "octavia: network, where Neutron's LBaaS v2 is to be asked. Left out: load-balancer.")
                   .one_of({"load-balancer", "network"}))
         .spec(integer("min_members", "octavia: a load balancer that is DEGRADED is up with so many members ONLINE. Left out: 1.")
                   .between(1, 10'000))
-        .spec(boolean("allow_plaintext", "Speak http:// beyond loopback: what we log in with can then be read on the way.")
-                  .otherwise(false))
+        .spec(plaintext_field())
         .column("NAME", "name")
         .column("DRIVER", "spec.driver")
         .column("URL", "spec.url")

@@ -75,7 +75,7 @@ Connection* Worker::open_socket(int family, bool connect_only, int& error) {
 
 void Worker::connect_next(Look& look) {
     look.phase = Look::Phase::connecting;
-    const auto& plan = *look.spot->plan;
+    const auto& plan = *look.plan;
     const auto& address = (*look.addresses)[look.next_address++];
     int error = 0;
     auto* connection = open_socket(address.family(), plan.is_connect_only(), error);
@@ -112,7 +112,7 @@ void Worker::settle_fresh() {
             auto& look = *begun[i];
             const auto seen = polled_[i].revents;
             if (seen == 0) {
-                const bool only = look.spot->plan->is_connect_only();
+                const bool only = look.plan->is_connect_only();
                 watch(*look.connection, only ? EPOLLOUT | EPOLLONESHOT : EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
                 look.connection->waits_to_write = !only;
             } else {
@@ -166,8 +166,8 @@ bool Worker::still_rests(Connection& connection) {
 }
 
 void Worker::connected(Look& look) {
-    look.seen.connect = std::chrono::duration_cast<std::chrono::microseconds>(now_ - look.begin);
-    if (look.spot->plan->is_connect_only()) {
+    if (!look.elsewhere) look.seen.connect = std::chrono::duration_cast<std::chrono::microseconds>(now_ - look.begin);
+    if (look.plan->is_connect_only()) {
         auto& connection = *look.connection;
         look.connection = nullptr;
         connection.look = nullptr;

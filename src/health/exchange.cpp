@@ -30,7 +30,7 @@ std::string shown(std::string_view bytes) {
 /// On a connection that stands: the handshake where there must be one and was none, then the request.
 void Worker::start_exchange(Look& look) {
     auto& connection = *look.connection;
-    const auto& plan = *look.spot->plan;
+    const auto& plan = *look.plan;
     if (plan.secure && !connection.ssl) {
         look.phase = Look::Phase::queueing;
         if (handshakes_ >= options.handshakes_at_once || !handshake_queue_.empty()) {
@@ -52,21 +52,23 @@ void Worker::start_exchange(Look& look) {
 void Worker::shake(Look& look) {
     auto& connection = *look.connection;
     auto& spot = *look.spot;
-    const auto& plan = *spot.plan;
+    const auto& plan = *look.plan;
     if (!connection.ssl) {
         SSL_CTX* context = tls_context_for(plan);
         if (context == nullptr) {
             finish(look, Outcome::local_error, "this machine's certificate authorities cannot be read");
             return;
         }
-        // A session that is resumed shows no certificate: where the certificate is the question, and every so often, none is.
-        const bool resume = spot.session && plan.kind != Plan::Kind::tls && spot.session_uses < options.fresh_every;
-        if (spot.session && !resume) {
+        // A session that is resumed shows no certificate: where the certificate is the question, and every so often, none is. One
+        // of where the target is says nothing of where it redirects to.
+        const bool keeps = plan.kind != Plan::Kind::tls && !look.elsewhere;
+        const bool resume = spot.session && keeps && spot.session_uses < options.fresh_every;
+        if (spot.session && !resume && !look.elsewhere) {
             spot.session.reset();
             --counts.sessions;
         }
-        if (!resume) spot.session_uses = 0;
-        connection.ssl = make_tls(context, plan, connection.fd, spot.session.get(), plan.kind == Plan::Kind::tls ? nullptr : &spot);
+        if (!resume && !look.elsewhere) spot.session_uses = 0;
+        connection.ssl = make_tls(context, plan, connection.fd, resume ? spot.session.get() : nullptr, keeps ? &spot : nullptr);
         if (!connection.ssl) {
             finish(look, Outcome::local_error, "no memory for a handshake");
             return;
@@ -88,7 +90,7 @@ void Worker::shake(Look& look) {
             return;
         }
         auto trouble = tls_trouble(connection.ssl.get(), error, system_error);
-        if (spot.session) { // it may be the session that is refused
+        if (spot.session && !look.elsewhere) { // it may be the session that is refused
             spot.session.reset();
             --counts.sessions;
         }
@@ -101,7 +103,7 @@ void Worker::shake(Look& look) {
         ++spot.session_uses;
     }
     now_ = real_clock().steady();
-    look.seen.tls = between(look.begin, now_) - look.seen.connect;
+    if (!look.elsewhere) look.seen.tls = between(look.begin, now_) - look.seen.connect;
     if (plan.kind == Plan::Kind::tls) {
         judge_certificate(look);
         return;
@@ -125,7 +127,7 @@ void Worker::start_waiting_handshakes() {
 
 void Worker::write(Look& look) {
     auto& connection = *look.connection;
-    const auto& plan = *look.spot->plan;
+    const auto& plan = *look.plan;
     const bool resumed = look.phase == Look::Phase::writing; // the event that woke us may have told of an answer, too
     look.phase = Look::Phase::writing;
     while (look.written < plan.request.size()) {
@@ -215,14 +217,14 @@ void Worker::ended(Look& look, int error) {
         look.connection = nullptr;
         look.on_kept = false;
         look.addresses = look.spot->literal;
-        if (!look.addresses) look.addresses = names_.find(look.spot->plan->host, look.spot->plan->port, now_, [](Names::Answer) {});
+        if (!look.addresses) look.addresses = names_.find(look.plan->host, look.plan->port, now_, [](Names::Answer) {});
         if (look.addresses)
             connect_next(look);
         else
             finish(look, Outcome::local_error, "the kept connection was closed, and the name is being looked up again");
         return;
     }
-    const auto& plan = *look.spot->plan;
+    const auto& plan = *look.plan;
     if (plan.kind == Plan::Kind::http) {
         if (error == 0 && look.answer.end() == HttpAnswer::State::done) {
             judge_http(look);
@@ -240,7 +242,7 @@ void Worker::ended(Look& look, int error) {
 
 /// True if the look has ended by what came.
 bool Worker::took(Look& look, std::string_view bytes) {
-    const auto& plan = *look.spot->plan;
+    const auto& plan = *look.plan;
     if (plan.kind == Plan::Kind::tcp) {
         look.received.append(bytes.substr(0, tcp_looked_at - look.received.size()));
         if (plan.expect.is_in(look.received)) {
@@ -267,11 +269,16 @@ bool Worker::took(Look& look, std::string_view bytes) {
 }
 
 void Worker::judge_http(Look& look) {
-    const auto& plan = *look.spot->plan;
+    const auto& plan = *look.plan;
     const auto& answer = look.answer;
     const int status = answer.status();
     bool good = plan.codes.empty() && status >= 200 && status < 300;
     for (const auto& [first, last] : plan.codes) good = good || (status >= first && status <= last);
+    const bool redirects = status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
+    if (!good && redirects && plan.redirected && !answer.location().empty()) {
+        redirect(look);
+        return;
+    }
     auto outcome = good ? Outcome::ok : plan.codes.empty() && status == 429 ? Outcome::warning : Outcome::bad_status;
     std::string extra;
     if (good && !plan.expect.is_in(answer.body())) {
@@ -290,12 +297,32 @@ void Worker::judge_http(Look& look) {
         finish(look, outcome, {}, reusable);
         return;
     }
-    finish(look, outcome, fmt::format("{} {}{} Output: {}", status, answer.reason(), extra, shown(answer.body())), reusable);
+    const auto where = look.elsewhere ? fmt::format("redirected to {}: ", plan.what) : std::string();
+    finish(look, outcome, fmt::format("{}{} {}{} Output: {}", where, status, answer.reason(), extra, shown(answer.body())),
+           reusable);
+}
+
+/// The look goes on elsewhere, within the same deadline.
+void Worker::redirect(Look& look) {
+    auto next = look.plan->redirected(look.answer.location());
+    if (!next.ok()) {
+        finish(look, Outcome::bad_status,
+               fmt::format("{} {}: {}", look.answer.status(), look.answer.reason(), next.error().message));
+        return;
+    }
+    drop(*look.connection);
+    look.connection = nullptr;
+    look.on_kept = false;
+    look.next_address = 0;
+    look.elsewhere = std::move(*next);
+    look.plan = look.elsewhere.get();
+    look.addresses = literal_address(look.plan->host, look.plan->port);
+    find_and_connect(look);
 }
 
 void Worker::judge_certificate(Look& look) {
     std::chrono::seconds left{};
-    const auto& plan = *look.spot->plan;
+    const auto& plan = *look.plan;
     if (!certificate_left(look.connection->ssl.get(), left)) {
         finish(look, Outcome::tls_error, "no certificate was shown");
         return;
@@ -329,7 +356,7 @@ void Worker::finish(Look& look, Outcome outcome, std::string_view words, bool ke
     spot.last = outcome;
     if (auto* connection = look.connection) {
         // An ended look whose connection is dropped while it waits for a handshake leaves the queue by its phase.
-        const bool again = keep_connection && spot.plan->reuse && !spot.removed && ++connection->uses < options.fresh_every;
+        const bool again = keep_connection && look.plan->reuse && !spot.removed && ++connection->uses < options.fresh_every;
         if (again)
             rest(*connection, look.spot);
         else

@@ -37,6 +37,7 @@ constexpr LookField look_fields[] = {
     {"body", Type::text, " http https ", 0, 65536},
     {"expect", Type::text, " http https ", 3, 256},
     {"reuse", Type::flag, " http https "},
+    {"follow_redirects", Type::number, " http https ", 0, 10},
     {"send", Type::text, " tcp udp ", 0, 4096},
     {"contains", Type::text, " tcp http https udp dns ", 1, 1024},
     {"matches", Type::text, " tcp http https udp ", 1, 1024},
@@ -157,6 +158,7 @@ Result<ProbePtr> http_from(const json::object& spec, std::string_view kind, cons
     look.matches = look_text(spec, "matches");
     look.verify = look_flag(spec, "verify", true);
     look.reuse = look_flag(spec, "reuse", true);
+    look.follow_redirects = static_cast<int>(look_number(spec, "follow_redirects").value_or(0));
     if (const auto left = look_text(spec, "least_left"); !left.empty()) {
         TRY(look.least_left, parse_duration(left));
     }

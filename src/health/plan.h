@@ -1,16 +1,22 @@
 #pragma once
 
 #include "core/clock.h"
+#include "core/result.h"
 #include "health/pattern.h"
 #include "net/tls.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace orrery::health {
+
+struct Plan;
+using PlanPtr = std::shared_ptr<const Plan>;
 
 /// What the engine does at a target, step by step: connect, shake hands, send, read, judge. Made by the probes of probe.h;
 /// immutable.
@@ -32,9 +38,11 @@ struct Plan {
     std::vector<std::pair<int, int>> codes; ///< that are good; empty: 2xx is good, 429 warns
     bool to_head = false;
     bool reuse = true; ///< keep the connection for the next look
+    /// Where an answer redirects to a Location and is not good as it is: what to do there, or in words why that is not done. Null:
+    /// redirects are not followed. Called from any thread.
+    std::function<Result<PlanPtr>(std::string_view location)> redirected;
 
     bool is_connect_only() const { return kind == Kind::tcp && !secure && request.empty() && expect.wants_nothing(); }
 };
-using PlanPtr = std::shared_ptr<const Plan>;
 
 } // namespace orrery::health

@@ -67,7 +67,7 @@ struct HttpLook {
     bool verify = true;                     ///< of certificates
     Duration least_left{};                  ///< less left of the certificate's life warns
     bool reuse = true;                      ///< keep the connection for the next look (GET, HEAD and OPTIONS only)
-    int follow_redirects = 0;               ///< how many (GET and HEAD only)
+    int follow_redirects = 0;               ///< how many (GET and HEAD only): at the same host, and never from https to http
 };
 /// `invalid` for a URL that is none. `tls` is shared by all; null: the system's authorities, loaded when first needed.
 Result<ProbePtr> http_probe(HttpLook look, std::shared_ptr<net::TlsContext> tls);

@@ -60,51 +60,55 @@ std::string http_request(const HttpLook& look, const net::Url& url, bool reuse) 
     return out + "\r\n" + look.body;
 }
 
-/// The rare one that goes where the answer sends it: another host needs another name and connection each time, so a client does it.
-class RedirectedProbe final : public Probe {
-public:
-    RedirectedProbe(HttpLook look, net::Url url, std::shared_ptr<net::TlsContext> tls, Pattern expect, std::string identity)
-        : look_(std::move(look)),
-          url_(std::move(url)),
-          tls_(std::move(tls)),
-          expect_(std::move(expect)),
-          identity_(std::move(identity)) {}
-    std::string identity() const override { return identity_; }
-    std::string host() const override { return url_.host; }
-    asio::awaitable<Observation> look(Context ctx) const override {
-        const auto executor = co_await asio::this_coro::executor;
-        net::HttpClient client(executor, net::HttpClient::Options{.tls = tls_});
-        net::ClientRequest request{
-            .method = look_.method, .url = url_, .max_answer = 1 << 20, .follow_redirects = look_.follow_redirects};
-        for (const auto& [name, value] : look_.headers) request.headers.set(name, value);
-        auto answer = co_await client.send(ctx, std::move(request));
-        co_await client.stop();
-        const auto what = fmt::format("HTTP {} {}", look_.method, url_.text());
-        if (!answer.ok()) {
-            const auto code = answer.error().code;
-            co_return Observation{.outcome = code == Code::timeout    ? Outcome::timeout_read
-                                             : code == Code::denied   ? Outcome::tls_error
-                                             : code == Code::internal ? Outcome::local_error
-                                                                      : Outcome::unreachable,
-                                  .text = cut(fmt::format("{}: {}", what, answer.error().message))};
-        }
-        bool good = look_.codes.empty() && answer->status >= 200 && answer->status < 300;
-        for (const auto& [first, last] : look_.codes) good = good || (answer->status >= first && answer->status <= last);
-        Observation seen{.outcome = good ? Outcome::ok : Outcome::bad_status, .text = fmt::format("{}: {}", what, answer->status)};
-        if (good && !expect_.is_in(std::string_view(answer->body).substr(0, 64 << 10))) {
-            seen.outcome = Outcome::bad_body;
-            seen.text = cut(fmt::format("{} (the answer does not contain {})", seen.text, expect_.words()));
-        }
-        co_return seen;
-    }
+std::string identity_of(const HttpLook& look, const net::Url& url, const Plan& plan) {
+    auto out = fmt::format("http {} {} {}\n{}\nexpect {}\ncodes", plan.host, url.text(), plan.verify, plan.request,
+                           plan.expect.identity());
+    for (const auto& [first, last] : look.codes) out += fmt::format(" {}-{}", first, last);
+    if (plan.secure) out += fmt::format(" {} {}", identity_of(plan.tls), to_text(plan.least_left));
+    if (look.follow_redirects > 0) out += fmt::format(" redirects {}", look.follow_redirects);
+    return out;
+}
 
-private:
-    HttpLook look_;
-    net::Url url_;
-    std::shared_ptr<net::TlsContext> tls_;
-    Pattern expect_;
-    std::string identity_;
-};
+Plan plan_of(const HttpLook& look, const net::Url& url, std::shared_ptr<net::TlsContext> tls, const Pattern& expect);
+
+/// The look at where an answer of `from` redirects to. Only where the same target answers: what another host says is nothing about
+/// this one, and nobody who is looked at may send us to places of its choice.
+Result<PlanPtr> plan_elsewhere(HttpLook look, const net::Url& from, std::shared_ptr<net::TlsContext> tls, const Pattern& expect,
+                               std::string_view location) {
+    const auto url = net::resolve_location(from, location);
+    if (!url.ok()) return Error{Code::invalid, fmt::format("it redirects to what cannot be followed: {}", url.error().message)};
+    if (from.scheme == "https" && url->scheme == "http")
+        return Error{Code::invalid, fmt::format("it redirects to {}, which is not encrypted", url->origin())};
+    if (url->host != from.host && url->host != look.address)
+        return Error{Code::invalid, fmt::format("it redirects to {}, which is another host", url->origin())};
+    --look.follow_redirects;
+    if (look.address.empty()) look.address = from.host;
+    look.reuse = false;
+    return std::make_shared<const Plan>(plan_of(look, *url, std::move(tls), expect));
+}
+
+Plan plan_of(const HttpLook& look, const net::Url& url, std::shared_ptr<net::TlsContext> tls, const Pattern& expect) {
+    Plan plan;
+    plan.kind = Plan::Kind::http;
+    plan.what = fmt::format("HTTP {} {}", look.method, url.text());
+    plan.host = look.address.empty() ? url.host : look.address;
+    plan.port = url.port;
+    plan.secure = url.scheme == "https";
+    plan.verify = look.verify;
+    plan.server_name = look.address.empty() ? std::string() : url.host;
+    plan.least_left = look.least_left;
+    plan.reuse = look.reuse && (look.method == "GET" || look.method == "HEAD" || look.method == "OPTIONS");
+    plan.request = http_request(look, url, plan.reuse);
+    plan.expect = expect;
+    plan.codes = look.codes;
+    plan.to_head = look.method == "HEAD";
+    plan.tls = tls;
+    if (look.follow_redirects > 0)
+        plan.redirected = [look, url, tls = std::move(tls), expect](std::string_view location) {
+            return plan_elsewhere(look, url, tls, expect, location);
+        };
+    return plan;
+}
 
 class CommandProbe final : public Probe {
 public:
@@ -184,37 +188,10 @@ Result<ProbePtr> http_probe(HttpLook look, std::shared_ptr<net::TlsContext> tls)
             return Error{Code::invalid, fmt::format("\"{}\" is no header field that can be sent", name)};
     if (!is_token(look.method)) return Error{Code::invalid, fmt::format("\"{}\" is no HTTP method", look.method)};
     TRY(auto expect, Pattern::make(look.contains, look.matches));
-    const bool may_repeat = look.method == "GET" || look.method == "HEAD" || look.method == "OPTIONS";
-    Plan plan;
-    plan.kind = Plan::Kind::http;
-    plan.what = fmt::format("HTTP {} {}", look.method, url.text());
-    plan.host = look.address.empty() ? url.host : look.address;
-    plan.port = url.port;
-    plan.secure = url.scheme == "https";
-    plan.verify = look.verify;
-    plan.server_name = look.address.empty() ? std::string() : url.host;
-    plan.least_left = look.least_left;
-    plan.reuse = look.reuse && may_repeat;
-    plan.request = http_request(look, url, plan.reuse);
-    plan.expect = expect;
-    plan.codes = look.codes;
-    plan.to_head = look.method == "HEAD";
-    auto identity =
-        fmt::format("http {} {} {}\n{}\nexpect {}\ncodes", plan.host, url.text(), plan.verify, plan.request, expect.identity());
-    for (const auto& [first, last] : look.codes) identity += fmt::format(" {}-{}", first, last);
-    if (plan.secure) identity += fmt::format(" {} {}", identity_of(tls), to_text(plan.least_left));
-    if (look.follow_redirects > 0) {
-        if (look.method != "GET" && look.method != "HEAD")
-            return Error{Code::invalid, fmt::format("redirects of {} are not followed", look.method), "use GET or HEAD"};
-        if (!look.verify || !look.address.empty())
-            return Error{Code::invalid, "redirects are followed only with verification and to the addresses of names",
-                         "leave out either follow_redirects or the other"};
-        identity += fmt::format(" redirects {}", look.follow_redirects);
-        return ProbePtr(std::make_shared<RedirectedProbe>(std::move(look), std::move(url), std::move(tls), std::move(expect),
-                                                          std::move(identity)));
-    }
-    plan.tls = std::move(tls);
-    return ProbePtr(std::make_shared<PlannedProbe>(std::move(identity), std::move(plan)));
+    if (look.follow_redirects > 0 && look.method != "GET" && look.method != "HEAD")
+        return Error{Code::invalid, fmt::format("redirects of {} are not followed", look.method), "use GET or HEAD"};
+    auto plan = plan_of(look, url, std::move(tls), expect);
+    return ProbePtr(std::make_shared<PlannedProbe>(identity_of(look, url, plan), std::move(plan)));
 }
 
 ProbePtr command_probe(CommandRunner& runner, std::string node, std::vector<std::string> argv) {

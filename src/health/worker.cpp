@@ -176,6 +176,8 @@ void Worker::begin(Engine::Order order) {
     }
     auto& look = *owned.release();
     look.spot = std::move(order.spot);
+    look.plan = spot.plan.get();
+    look.elsewhere.reset();
     look.tag = order.tag;
     look.serial = ++serials_;
     look.begin = now_;
@@ -201,9 +203,13 @@ void Worker::begin(Engine::Order order) {
         return;
     }
     look.addresses = spot.literal;
+    find_and_connect(look);
+}
+
+void Worker::find_and_connect(Look& look) {
     if (!look.addresses) {
         look.phase = Look::Phase::resolving;
-        look.addresses = names_.find(spot.plan->host, spot.plan->port, now_,
+        look.addresses = names_.find(look.plan->host, look.plan->port, now_,
                                      [this, again = look.spot, serial = look.serial](Names::Answer answer) {
                                          bool ring = false;
                                          {

@@ -38,6 +38,8 @@ struct Connection {
 struct Look : Wheel::Waiting {
     enum class Phase : std::uint8_t { resolving, connecting, queueing, handshaking, writing, reading };
     Engine::SpotPtr spot;
+    const Plan* plan = nullptr; ///< the spot's, or that of where it was redirected to
+    PlanPtr elsewhere;          ///< where it was redirected to
     std::uint64_t tag = 0, serial = 0;
     std::size_t place = 0; ///< among those under way
     SteadyTime begin{}, deadline{};
@@ -121,6 +123,7 @@ private:
     void wake();
     void take_errands(Errands errands);
     void begin(Engine::Order order);
+    void find_and_connect(Look& look);
     void resolved(Resolved resolved);
     void expire(Look& look);
     void deliver();
@@ -154,6 +157,7 @@ private:
     void ended(Look& look, int error);
     bool took(Look& look, std::string_view bytes);
     void judge_http(Look& look);
+    void redirect(Look& look);
     void judge_certificate(Look& look);
     void finish(Look& look, Outcome outcome, std::string_view words, bool keep_connection = false);
     bool worth_words(const Look& look, Outcome outcome) const;

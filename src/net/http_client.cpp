@@ -42,18 +42,6 @@ Task<std::unique_ptr<HttpExchange>> begin_exchange(std::shared_ptr<HttpPool> poo
     }
 }
 
-/// Where a Location leads to from `base`.
-Result<Url> resolve_location(const Url& base, std::string_view location) {
-    if (location.starts_with("//")) return parse_url(base.scheme + ":" + std::string(location));
-    const auto colon = location.find(':');
-    if (colon != std::string_view::npos && colon < location.find_first_of("/?#")) return parse_url(location);
-    const auto path = base.target.substr(0, base.target.find('?'));
-    if (location.starts_with('/')) return parse_url(base.origin() + std::string(location));
-    if (location.empty() || location.starts_with('?') || location.starts_with('#'))
-        return parse_url(base.origin() + path + std::string(location));
-    return parse_url(base.origin() + path.substr(0, path.rfind('/') + 1) + std::string(location));
-}
-
 bool is_harmless_field(std::string_view name) {
     static constexpr std::string_view harmless[] = {"Accept",        "Accept-Encoding",   "Accept-Language", "Cache-Control",
                                                     "If-None-Match", "If-Modified-Since", "Range",           "User-Agent"};

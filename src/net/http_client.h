@@ -19,6 +19,8 @@ struct Url {
 };
 /// `invalid` for anything but an absolute http or https URL without user info.
 Result<Url> parse_url(std::string_view text);
+/// Where a Location leads to from `base`, in any of the forms it may have. `invalid` as above.
+Result<Url> resolve_location(const Url& base, std::string_view location);
 
 struct ClientRequest {
     std::string method = "GET";

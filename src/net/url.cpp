@@ -86,4 +86,15 @@ Result<Url> parse_url(std::string_view text) {
     return url;
 }
 
+Result<Url> resolve_location(const Url& base, std::string_view location) {
+    if (location.starts_with("//")) return parse_url(base.scheme + ":" + std::string(location));
+    const auto colon = location.find(':');
+    if (colon != std::string_view::npos && colon < location.find_first_of("/?#")) return parse_url(location);
+    const auto path = base.target.substr(0, base.target.find('?'));
+    if (location.starts_with('/')) return parse_url(base.origin() + std::string(location));
+    if (location.empty() || location.starts_with('?') || location.starts_with('#'))
+        return parse_url(base.origin() + path + std::string(location));
+    return parse_url(base.origin() + path.substr(0, path.rfind('/') + 1) + std::string(location));
+}
+
 } // namespace orrery::net

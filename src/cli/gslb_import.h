@@ -24,7 +24,8 @@ struct Imported {
 /// Amazon Route 53: the answer of list-resource-record-sets and, where health checks are used, that of list-health-checks.
 Result<Imported> import_route53(const json::value& record_sets, const json::value& health_checks);
 
-/// LUA records of PowerDNS in a zone file: ifportup, ifurlup, pickrandom, pickwrandom, pickwhashed, all of them with constants.
+/// LUA records of PowerDNS in a zone file: ifportup, ifurlup, pickrandom, pickwrandom, pickwhashed, pickchashed, picknamehashed,
+/// all of them with constants.
 Result<Imported> import_powerdns(std::string_view zone_file, std::string_view origin);
 
 /// gdnsd: its configuration, and zone files by their zone for the DYNA names in them.

@@ -237,7 +237,8 @@ private:
     bool one(const std::string& name, const Part& part, std::vector<PoolDraft>& pools, json::object& spec) {
         const auto& given = part.arguments;
         const bool monitored = part.function == "ifportup" || part.function == "ifurlup";
-        const bool weights = part.function == "pickwrandom" || part.function == "pickwhashed";
+        const bool by_client = part.function == "pickwhashed" || part.function == "pickchashed";
+        const bool weights = part.function == "pickwrandom" || part.function == "picknamehashed" || by_client;
         const bool plain = part.function == "pickrandom" || part.function == "pickhashed" || part.function == "all";
         const auto list_at = monitored ? 1U : 0U;
         if ((!monitored && !weights && !plain) || given.size() <= list_at || given[list_at].kind != LuaValue::Kind::table) {
@@ -269,8 +270,10 @@ private:
             spec["answers"] = "all";
         } else if (weights && part.function == "pickwrandom") {
             spec["answers"] = "weighted";
-        } else if (part.function == "pickwhashed" || part.function == "pickhashed" || how == "hashed") {
+        } else if (by_client || part.function == "pickhashed" || how == "hashed") {
             spec["answers"] = "sticky";
+        } else if (part.function == "picknamehashed") {
+            spec["answers"] = "sticky-by-name";
         } else {
             spec["answers"] = "subset";
             spec["max_answers"] = 1;

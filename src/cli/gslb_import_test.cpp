@@ -10,6 +10,7 @@ namespace orrery::cli {
 
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -78,6 +79,7 @@ api 60 IN LUA A "ifurlup('https://api.example.test:8443/health', " "{'192.0.2.5'
 tier  LUA A "ifurlup('http://tier.example.test/', {{'192.0.2.1'}, {'192.0.2.9','192.0.2.10'}}, {stringmatch='ok', interval=7, minimumFailures=3, byteslimit=1})"
 w     LUA A "pickwrandom({{10,'192.0.2.1'}, {20, '192.0.2.2'}})"
 h     LUA A "pickhashed({'192.0.2.1', '192.0.2.2'})"
+*.n   LUA A "picknamehashed({{1,'192.0.2.1'}, {3, '192.0.2.2'}})"
 geo   LUA A ";if country('DE') then return '192.0.2.1' else return '192.0.2.2' end"
 t     LUA TXT "os.date()"
 plain A 192.0.2.77
@@ -92,6 +94,7 @@ plain A 192.0.2.77
     EXPECT_THAT(lines, Contains(HasSubstr(R"("contains":"ok")")));
     EXPECT_THAT(lines, Contains(HasSubstr(R"("weight":20)")));
     EXPECT_THAT(lines, Contains(HasSubstr(R"("answers":"sticky")")));
+    EXPECT_THAT(lines, Contains(AllOf(HasSubstr(R"("fqdn":"*.n.example.test")"), HasSubstr(R"("answers":"sticky-by-name")"))));
     EXPECT_THAT(imported->left_out, Contains(HasSubstr("geo.example.test A")));
     EXPECT_THAT(imported->left_out, Contains(HasSubstr("only A and AAAA")));
     EXPECT_THAT(imported->left_out, Contains(HasSubstr("option byteslimit has no counterpart")));

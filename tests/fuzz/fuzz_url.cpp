@@ -42,6 +42,16 @@ void check_url(std::string_view text) {
            second->target == url->target);
 }
 
+/// What a peer says in a Location: it leads to a URL that can be asked for in one line, or nowhere.
+void check_location(std::string_view text) {
+    const Url base{.scheme = "https", .host = "www.example", .port = 8443, .target = "/a/b?c=d"};
+    const auto url = resolve_location(base, text);
+    if (!url.ok()) return;
+    demand(url->port != 0 && !url->host.empty() && url->target.starts_with('/'));
+    demand(url->target.find_first_of(" \r\n\t") == std::string::npos && url->target.find('\0') == std::string::npos);
+    demand(url->host.find_first_of("/@?#\\ \r\n") == std::string::npos);
+}
+
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -50,5 +60,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     check_url(text);
     check_target("/x?" + percent_encode(text) + "=" + percent_encode(text));
     check_url("http://" + std::string(text));
+    check_location(text);
     return 0;
 }

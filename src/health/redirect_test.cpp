@@ -98,7 +98,7 @@ CO_TEST(Redirects, AreFollowedAtTheSameHostWhereAsked) {
         EXPECT_EQ(seen.outcome, Outcome::bad_status) << path << ": " << seen.text;
         EXPECT_THAT(seen.text, HasSubstr(words));
     }
-    seen = co_await look("/late", 1, false, 200ms);
+    seen = co_await look("/late", 1, false, 2s);
     EXPECT_EQ(seen.outcome, Outcome::timeout_read) << "one deadline for all of it: " << seen.text;
     co_await doors.stop();
 }

@@ -131,8 +131,10 @@ struct Server::State : std::enable_shared_from_this<State> {
         // A thread that waits for questions looks up now and then, should nobody be able to wake it.
         const timeval patience{1, 0};
         ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+        // Room for what comes while the thread does not run. With CAP_NET_ADMIN as much as this, else up to net.core.rmem_max.
         const int buffer = 4 << 20;
-        ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer);
+        if (::setsockopt(socket.get(), SOL_SOCKET, SO_RCVBUFFORCE, &buffer, sizeof buffer) != 0)
+            ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer);
         if (v6) {
             ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
             if (address.is_unspecified()) ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_RECVPKTINFO, &on, sizeof on);

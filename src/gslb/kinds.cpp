@@ -14,7 +14,7 @@ Kind decision_kind() {
         .spec(integer("seq", "Counts the decisions about the name."))
         .spec(time("at", "When.").required())
         .spec(text("cause", "probe, push, admin, config, time, panic_enter, panic_leave, mass_guard_hold, quorum_hold, "
-                            "vantage_excluded, failback, dead_band."))
+                            "vantage_excluded, source_silent, failback, dead_band."))
         .spec(boolean("changed", "False: the answers stayed as they were, and `withheld` says what was not done."))
         .spec(any("trigger", "What set it off."))
         .spec(any("before", "What was answered before, in short."))

@@ -93,6 +93,11 @@ def ask(name):
     return sorted(".".join(str(b) for b in answer[i + 12:i + 16]) for i in range(len(query), len(query) + 16 * count, 16))
 
 
+def changes(api, name):
+    """Records of another answer, the newest first. On a busy machine one vantage may find a member too slow for a moment: that is a record too, of nothing that changed."""
+    return [one["spec"] for one in api.get(f"/v1/loadbalancers/{name}/decisions?limit=50")["items"] if one["spec"]["changed"]]
+
+
 class Terminal:
     """What a user would see, for the documentation."""
 
@@ -139,10 +144,10 @@ def cut_off(server, cli, api, ams):
         time.sleep(0.002)
     lab.say(f"from the cut to New York on the wire: {time.monotonic() - cut:.2f} s (two looks a second apart, half a second each)")
     lab.equal("dig sees it", dig("www.gslb.example"), NYC)
-    lab.wait_until("the record is written", lambda: api.get("/v1/loadbalancers/www/decisions?limit=1")["items"][0]["spec"]["after"]["pool"] == "nyc", 5)
+    lab.wait_until("the record is written", lambda: changes(api, "www")[0]["after"]["pool"] == "nyc", 5)
     now = api.get("/v1/loadbalancers/www/why")
     lab.equal("what happened is what was foreseen", now["decision"]["classes"], foreseen["after"]["classes"])
-    record = api.get("/v1/loadbalancers/www/decisions?limit=1")["items"][0]["spec"]
+    record = changes(api, "www")[0]
     lab.check("the record says what set it off", record["cause"] == "probe" and record["trigger"]["member"] in ("ams-1", "ams-2"), record)
     lab.say(json.dumps({key: record[key] for key in ("at", "cause", "trigger", "before", "because")})[:900])
     lab.wait_until("all three see it", lambda: "3 of 3 down" in cli.ok("gslb", "why", "www"), 10)
@@ -156,7 +161,7 @@ def cut_off(server, cli, api, ams):
     watch.kill()
 
     lab.wait_until("all is written", lambda: api.get("/v1/loadbalancers/www")["status"].get("pool") == "nyc" and api.get("/v1/members/ams-1")["status"].get("state") == "down", 5)
-    decisions = api.get("/v1/loadbalancers/www")["status"]["decisions"]
+    last = changes(api, "www")[0]["seq"]
     server.kill()
     api.close()
     server.start()
@@ -164,11 +169,11 @@ def cut_off(server, cli, api, ams):
     lab.equal("after kill -9 the first answer is the one before", first, NYC)
     time.sleep(2)
     lab.equal("and stays so", dig("www.gslb.example"), NYC)
-    lab.equal("nothing was decided that had been decided", api.get("/v1/loadbalancers/www")["status"]["decisions"], decisions)
+    lab.equal("nothing was decided that had been decided", changes(api, "www")[0]["seq"], last)
 
     sticky = dig("api.gslb.example")
     ams.mend()
-    held = lab.wait_until("the return is withheld for three seconds, and that is a record", lambda: next((d["spec"] for d in api.get("/v1/loadbalancers/www/decisions?limit=3")["items"] if d["spec"]["cause"] == "failback"), None), 10)
+    held = lab.wait_until("the return is withheld for three seconds, and that is a record", lambda: next((d["spec"] for d in api.get("/v1/loadbalancers/www/decisions?limit=10")["items"] if d["spec"]["cause"] == "failback"), None), 10)
     lab.check("with its words", "usable again" in held["withheld"][0]["words"] or held["withheld"][0]["words"], held["withheld"])
     lab.say(held["withheld"][0]["words"])
     lab.wait_until("then clients return", lambda: dig("www.gslb.example") == AMS, 15)
@@ -208,7 +213,7 @@ def randomised(api, seed):
     def all_records():
         return [d["spec"] for name in names for d in api.get(f"/v1/loadbalancers/{name}/decisions?limit=1000")["items"]]
 
-    while len(all_records()) < 100:
+    while len(all_records()) < 102:
         pool, i = dice.choice(["r0", "r1", "r2"]), dice.randrange(3)
         what = dice.choice(["up", "down", "drain", None])
         foreseen = None
@@ -221,14 +226,15 @@ def randomised(api, seed):
             foreseen_right += 1 if seen else 0
     time.sleep(0.2)
     records = all_records()
-    again = 0
+    again, later = 0, 0
     for record in records:
         then = api.get(f"/v1/loadbalancers/{record['loadbalancer']}/why?at={record['at']}")
-        if then["record"]["seq"] != record["seq"]:
-            continue  # two within one millisecond: the later is what stood then
+        if any(other["loadbalancer"] == record["loadbalancer"] and other["at"] == record["at"] and other["seq"] > record["seq"] for other in records):
+            later += 1  # two within one millisecond: the later is what stood then
+            continue
         lab.check(f"{record['loadbalancer']} #{record['seq']} is decided again exactly", then["replayed_exactly"] and then["decision"] == record["after"], then) if not (then["replayed_exactly"] and then["decision"] == record["after"]) else None
         again += 1
-    lab.check(f"why --at: {again} of {len(records)} recorded decisions of a random run (seed {seed}) decided again exactly; {foreseen_right} what-ifs were what then happened", again == len(records) and again >= 100)
+    lab.check(f"why --at: {again} of {len(records)} recorded decisions of a random run (seed {seed}) decided again exactly; {foreseen_right} what-ifs were what then happened", again + later == len(records) and again >= 100)
 
 
 def member(pool, i, weight, state, api=None):

@@ -147,8 +147,11 @@ def files(what, folder):
     count = size = 0
     for below, _, names in os.walk(folder):
         for name in names:
-            with open(os.path.join(below, name), "rb") as file:
-                data = file.read()
+            try:
+                with open(os.path.join(below, name), "rb") as file:
+                    data = file.read()
+            except FileNotFoundError:  # of a running server: a copy for a backup that has just been sent
+                continue
             count, size = count + 1, size + len(data)
             equal(f"{what}: {name}", leaks(data), [])
     check(f"{what}: {count} files, {size / 1024:.0f} KiB", count > 0)

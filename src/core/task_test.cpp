@@ -25,6 +25,19 @@ asio::awaitable<void> wait_for(Notifier& notifier, Context ctx, std::vector<Code
         codes.push_back(result.error().code);
 }
 
+/// As those do that run until they are cancelled.
+asio::awaitable<void> wait_for_ever(Notifier& notifier) {
+    co_await asio::this_coro::throw_if_cancelled(false);
+    while ((co_await notifier.wait(Context::background())).ok()) {
+    }
+}
+
+asio::awaitable<void> tick_for_ever(Clock& clock) {
+    co_await asio::this_coro::throw_if_cancelled(false);
+    while ((co_await clock.sleep(1s)).ok()) {
+    }
+}
+
 Task<int> answer_after(Duration time) {
     CO_TRY(std::ignore, co_await real_clock().sleep(time));
     co_return 42;
@@ -42,6 +55,22 @@ CO_TEST(TaskGroup, StopCancelsAndWaits) {
     EXPECT_EQ(ended, 3);
     group.spawn(sleep_then_count(0s, ended));
     EXPECT_EQ(group.size(), 0U);
+}
+
+CO_TEST(TaskGroup, StopsWhoIsWokenAtTheSameMoment) {
+    Notifier notifier(loop.get_executor());
+    VirtualClock clock;
+    TaskGroup group(loop.get_executor());
+    group.spawn(wait_for_ever(notifier));
+    group.spawn(tick_for_ever(clock));
+    std::ignore = co_await real_clock().sleep(1ms);
+    notifier.notify_all();
+    clock.advance(1s);
+    TaskGroup stopping(loop.get_executor());
+    stopping.spawn(group.stop());
+    for (int i = 0; i < 1000 && group.size() > 0; ++i) std::ignore = co_await real_clock().sleep(1ms);
+    EXPECT_EQ(group.size(), 0U);
+    co_await stopping.join();
 }
 
 CO_TEST(Notifier, WakesAllAndHonoursDeadlineAndCancellation) {

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Malformed packets at full speed, over UDP and TCP: no crash, nothing grows, and afterwards answers are as quick as before.
+"""Malformed packets at full speed, over UDP and TCP: no crash, nothing grows, and afterwards answers are as quick as those of a server that was left in peace.
 
     tests/faults/dns/storm.py PATH_OF_ORRERY [--packets N]        (10^7 by hand; ctest sends fewer)
 """
@@ -87,7 +87,6 @@ def lab(given):
     served = Served(build)
     try:
         storm(build, served, "bad", 200_000, 99)
-        calm = [storm(build, served, "good", 300_000) for _ in range(3)]
         resident = served.resident()
         received = int(served.tell("received"))
         hit = storm(build, served, "bad", given.packets)
@@ -108,9 +107,18 @@ def lab(given):
         check("the server runs after 9,000 rude connections", served.child.poll() is None)
         grown = served.resident() - resident
         check(f"it has not grown by the last 6,000 ({grown:,} kB over {resident:,} kB)", grown < 4096)
-        after = [storm(build, served, "good", 300_000) for _ in range(3)]
-        pace = lambda runs: sorted(one["sent"] / one["cpu"] for one in runs)[1]  # noqa: E731
-        check(f"it is as quick as before: {pace(calm):,.0f} questions a CPU-second, now {pace(after):,.0f}", pace(after) > 0.85 * pace(calm))
+        # Beside one that nobody has attacked, in turn: the machine itself is not as quick now as it was a minute ago.
+        fresh = Served(build)
+        try:
+            pace = {served: [], fresh: []}
+            for side in [served, fresh] * 5:
+                seen = storm(build, side, "good", 300_000)
+                pace[side].append(seen["sent"] / seen["cpu"])
+        finally:
+            fresh.child.stdin.close()
+            fresh.child.wait(30)
+        after, calm = (sorted(pace[side])[2] for side in (served, fresh))
+        check(f"it is as quick as one that was left in peace: {after:,.0f} questions a CPU-second, {calm:,.0f} there", after > 0.85 * calm)
     finally:
         served.child.stdin.close()
         status = served.child.wait(30)

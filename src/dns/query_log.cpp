@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <arpa/inet.h>
 #include <atomic>
 #include <cerrno>
@@ -114,10 +115,10 @@ struct QueryLog::State {
 
     std::size_t drain() {
         const auto count = authority->take_queries([this](const Authority::Asked& one) {
-            gathered += line(one);
-            gathered += '\n';
+            const auto text = line(one) + '\n';
+            if (gathered.size() + text.size() > std::min<std::uint64_t>(log_at_once, options.most_bytes)) write();
+            gathered += text;
             ++gathered_lines;
-            if (gathered.size() >= log_at_once) write();
         });
         write();
         return count;

@@ -94,6 +94,18 @@ TEST(QueryLog, AFullFileMakesRoomForTheNext) {
     ASSERT_EQ(folder.lines("queries").size(), 1U);
 }
 
+TEST(QueryLog, WhatComesAtOnceIsNoLargerThanAFile) {
+    const LogFolder folder;
+    const auto authority = logged(1024);
+    for (int i = 0; i < 100; ++i) ask(*authority, "r" + std::to_string(i) + ".example.test");
+    QueryLog log(authority, {.file = folder.path / "queries", .most_bytes = 2000});
+    ASSERT_TRUE(log.start().ok());
+    log.stop();
+    EXPECT_EQ(log.counts().written, 100U);
+    EXPECT_NE(folder.lines("queries").back().find("r99.example.test"), std::string::npos);
+    for (const auto& one : fs::directory_iterator(folder.path)) EXPECT_LE(fs::file_size(one), 2000U) << one.path();
+}
+
 TEST(QueryLog, WhatCannotBeWrittenIsCountedAndAnswersGoOn) {
     const LogFolder folder;
     const auto authority = logged(8);

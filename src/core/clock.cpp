@@ -1,9 +1,7 @@
 #include "core/clock.h"
 
-#include <boost/asio/as_tuple.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/this_coro.hpp>
-#include <boost/asio/use_awaitable.hpp>
+#include "core/timer_wait.h"
+
 #include <fmt/format.h>
 
 #include <charconv>
@@ -22,12 +20,8 @@ public:
     SteadyTime steady() const override { return std::chrono::steady_clock::now(); }
     asio::awaitable<Result<Unit>> sleep_until(SteadyTime when) override {
         asio::steady_timer timer(co_await asio::this_coro::executor, when);
-        const auto before = co_await asio::this_coro::cancellation_state;
-        const auto was = before.cancelled();
-        auto [error] = co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
-        // Cancelled after the time was up and before we run: nobody says so a second time.
-        const auto after = co_await asio::this_coro::cancellation_state;
-        if (error || after.cancelled() != was) co_return Error{Code::cancelled, "the wait was cancelled"};
+        const auto end = co_await detail::wait_for(timer);
+        if (!end.expired || end.cancelled) co_return Error{Code::cancelled, "the wait was cancelled"};
         co_return Unit{};
     }
 };
@@ -69,11 +63,8 @@ asio::awaitable<Result<Unit>> VirtualClock::sleep_until(SteadyTime when) {
     auto timer = std::make_shared<asio::steady_timer>(co_await asio::this_coro::executor, SteadyTime::max());
     auto rang = std::make_shared<bool>(false);
     auto place = state_->sleepers.emplace(when, State::Sleeper{timer, rang});
-    const auto before = co_await asio::this_coro::cancellation_state;
-    const auto was = before.cancelled();
-    co_await timer->async_wait(asio::as_tuple(asio::use_awaitable));
-    const auto after = co_await asio::this_coro::cancellation_state;
-    if (*rang && after.cancelled() == was) co_return Unit{};
+    const auto end = co_await detail::wait_for(*timer);
+    if (*rang && !end.cancelled) co_return Unit{};
     if (!*rang) state_->sleepers.erase(place);
     co_return Error{Code::cancelled, "the wait was cancelled"};
 }

@@ -1,6 +1,7 @@
 #include "core/task.h"
 
 #include "core/log.h"
+#include "core/timer_wait.h"
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/bind_cancellation_slot.hpp>
@@ -93,16 +94,11 @@ Task<Unit> Notifier::wait(Context ctx) {
     auto state = state_;
     auto place = state->waiting.emplace(state->waiting.end(),
                                         asio::steady_timer(state->executor, ctx.deadline().value_or(SteadyTime::max())), false);
-    const auto before = co_await asio::this_coro::cancellation_state;
-    const auto was = before.cancelled();
-    auto [error] = co_await place->first.async_wait(asio::as_tuple(asio::use_awaitable));
+    const auto end = co_await detail::wait_for(place->first);
     const bool told = place->second;
     state->waiting.erase(place);
-    // Cancelled after it was told and before it runs: nobody says so a second time.
-    const auto after = co_await asio::this_coro::cancellation_state;
-    const bool cancelled = after.cancelled() != was;
-    if (told && !cancelled) co_return Unit{};
-    if (!error && !cancelled) co_return Error{Code::timeout, "the deadline passed"};
+    if (told && !end.cancelled) co_return Unit{};
+    if (end.expired && !end.cancelled) co_return Error{Code::timeout, "the deadline passed"};
     co_return Error{Code::cancelled, "the wait was cancelled"};
 }
 

@@ -79,30 +79,27 @@ std::optional<Doubt> doubt_of(const std::string& monitor, const health::QuorumDe
                  fmt::format("{}: {}; {}{}", monitor, found, decision.words, aside)};
 }
 
-/// A look at a regional load balancer. Whoever wants to know where it is, and whether it drains, is told with each.
-class BalancerProbe final : public health::Probe {
+/// A look at what a source says. Whoever keeps the look is told with each how it went: where a load balancer is, whether it drains,
+/// and that the source could not be asked.
+class InformedProbe final : public health::Probe {
 public:
     /// `trouble`: why the source could not be asked.
-    using Told = std::function<void(const std::string& member, const std::optional<health::StatusSource::Reading>& last,
+    using Told = std::function<void(const std::string& look, const std::optional<health::StatusSource::Reading>& last,
                                     const std::string& trouble)>;
-    BalancerProbe(std::shared_ptr<health::SourceReader> reader, std::string source, std::string id, std::string member, Told told)
-        : reader_(std::move(reader)),
-          source_(std::move(source)),
-          id_(std::move(id)),
-          member_(std::move(member)),
-          told_(std::move(told)) {}
-    std::string identity() const override { return fmt::format("balancer {} {} for {}", source_, id_, member_); }
+    InformedProbe(std::shared_ptr<health::SourceReader> reader, std::string id, std::string look, Told told)
+        : reader_(std::move(reader)), id_(std::move(id)), look_(std::move(look)), told_(std::move(told)) {}
+    std::string identity() const override { return fmt::format("{} {} for {}", reader_->source().name(), id_, look_); }
     asio::awaitable<health::Observation> look(Context ctx) const override {
         auto seen = co_await reader_->look(std::move(ctx), id_);
         auto trouble = reader_->trouble(id_);
         if (!trouble.empty()) trouble = fmt::format("{} cannot be asked: {}", reader_->source().name(), trouble);
-        told_(member_, reader_->last(id_), trouble);
+        told_(look_, reader_->last(id_), trouble);
         co_return seen;
     }
 
 private:
     std::shared_ptr<health::SourceReader> reader_;
-    std::string source_, id_, member_;
+    std::string id_, look_;
     Told told_;
 };
 
@@ -151,15 +148,15 @@ struct HealthWatcher::State : health::InformedLooks {
         bool counts = false;   ///< by itself, and not only as a part of a calculated one
         bool balancer = false; ///< of the load balancer that the member is
         health::Finding finding;
+        std::optional<health::StatusSource::Reading> reading; ///< what the source that is asked last said
+        int unanswered = 0;                                   ///< times in a row that it could not be asked
+        std::string silence;                                  ///< why, where they are too many
     };
     struct Watched {
         std::map<std::string, Look> looks; ///< by the lookout's key
         std::vector<Target::Check> calculated;
-        std::optional<health::StatusSource::Reading> reading; ///< of the load balancer that it is
-        int unanswered = 0;                                   ///< looks in a row for which whoever knows it could not be asked
-        std::string silence;                                  ///< why, where they are too many
-        std::string trouble;                                  ///< why it cannot be looked at
-        bool settling = false;                                ///< `watch` tells once, at its end
+        std::string trouble;   ///< why it cannot be looked at
+        bool settling = false; ///< `watch` tells once, at its end
     };
 
     // --- Those who know
@@ -168,48 +165,54 @@ struct HealthWatcher::State : health::InformedLooks {
         const auto kind = text_at(look, "kind");
         if (kind == "push") return health::push_probe(board, text_at(look, "for"));
         if (sources == nullptr) return Error{Code::unsupported, "nobody can be asked here"};
-        auto reader = sources->reader(look);
-        if (kind == "octavia")
-            return std::make_shared<BalancerProbe>(
-                std::move(reader), text_at(look, "source"), text_at(look, "id"), text_at(look, "for"),
-                [this](const std::string& member, const std::optional<health::StatusSource::Reading>& last,
-                       const std::string& trouble) { told(member, last, trouble); });
-        const bool v6 = address.find(':') != std::string::npos;
-        return health::source_probe(std::move(reader),
-                                    port == 0 ? address : fmt::format("{}{}{}:{}", v6 ? "[" : "", address, v6 ? "]" : "", port));
+        auto id = text_at(look, "id");
+        if (kind == "prometheus") {
+            const bool v6 = address.find(':') != std::string::npos;
+            id = port == 0 ? address : fmt::format("{}{}{}:{}", v6 ? "[" : "", address, v6 ? "]" : "", port);
+        }
+        return std::make_shared<InformedProbe>(sources->reader(look), std::move(id), text_at(look, "for"),
+                                               [this](const std::string& key,
+                                                      const std::optional<health::StatusSource::Reading>& last,
+                                                      const std::string& trouble) { told(key, last, trouble); });
     }
 
-    void told(const std::string& member, const std::optional<health::StatusSource::Reading>& last, const std::string& trouble) {
-        const auto found = watched.find(member);
-        if (found == watched.end()) return;
-        auto& of = found->second;
-        auto& before = of.reading;
-        bool same = !last || (before && before->drains == last->drains && before->share == last->share &&
-                              health::is_evidence(before->outcome) == health::is_evidence(last->outcome));
-        if (last) before = last;
-        of.unanswered = trouble.empty() ? 0 : std::min(of.unanswered + 1, silent_looks);
-        if (of.unanswered == 0 && !of.silence.empty()) {
-            of.silence.clear();
+    void told(const std::string& key, const std::optional<health::StatusSource::Reading>& last, const std::string& trouble) {
+        const auto [found, at] = look_at(key);
+        if (at == nullptr) return;
+        auto& look = *at;
+        const auto before = std::exchange(look.reading, last ? last : look.reading);
+        bool same = !look.balancer || !last ||
+                    (before && before->drains == last->drains && before->share == last->share &&
+                     health::is_evidence(before->outcome) == health::is_evidence(last->outcome));
+        look.unanswered = trouble.empty() ? 0 : std::min(look.unanswered + 1, silent_looks);
+        if (look.unanswered == 0 && !look.silence.empty()) {
+            look.silence.clear();
             same = false;
-        } else if (of.unanswered == silent_looks && of.silence != trouble) {
-            of.silence = trouble;
+        } else if (look.unanswered == silent_looks && look.silence != trouble) {
+            look.silence = trouble;
             same = false;
         }
-        if (!same) tell(member, of);
-        if (!last) return;
+        const auto member = found->first;
+        if (!same) tell(member, found->second);
+        if (!last || !look.balancer) return;
         Addresses addresses;
         for (const auto& text : last->addresses) std::ignore = addresses.add(text); // one of each family is enough
         if (!addresses.empty() && on_place) on_place(member, std::move(addresses));
     }
 
-    void take(const std::string& key, const health::Finding& finding) {
-        const auto member = key.substr(0, key.find('|'));
-        const auto found = watched.find(member);
-        if (found == watched.end()) return;
+    /// The look that the lookout knows by that key, with the member whose it is; null where it is kept no more.
+    std::pair<std::map<std::string, Watched>::iterator, Look*> look_at(const std::string& key) {
+        const auto found = watched.find(key.substr(0, key.find('|')));
+        if (found == watched.end()) return {found, nullptr};
         const auto look = found->second.looks.find(key);
-        if (look == found->second.looks.end()) return;
-        look->second.finding = finding;
-        if (!found->second.settling) tell(member, found->second);
+        return {found, look == found->second.looks.end() ? nullptr : &look->second};
+    }
+
+    void take(const std::string& key, const health::Finding& finding) {
+        const auto [found, look] = look_at(key);
+        if (look == nullptr) return;
+        look->finding = finding;
+        if (!found->second.settling) tell(found->first, found->second);
     }
 
     // --- From many to one
@@ -283,31 +286,27 @@ struct HealthWatcher::State : health::InformedLooks {
                               static_cast<std::ptrdiff_t>(of.calculated.size());
         for (const auto& [key, look] : of.looks) {
             if (!look.counts) continue;
-            if (!look.balancer) {
-                add(signal, evidence, look);
-                continue;
-            }
             // Where nothing there watches its members, whoever looks at it from here has the word.
-            if (of.reading && !health::is_evidence(of.reading->outcome)) {
+            if (look.balancer && look.reading && !health::is_evidence(look.reading->outcome)) {
                 if (counting > 1) continue;
                 auto unknown = look;
                 unknown.finding.standing = health::Standing::unknown;
                 add(signal, evidence, unknown);
-                signal.words = of.reading->text;
+                signal.words = look.reading->text;
                 continue;
             }
             add(signal, evidence, look);
-            if (!of.silence.empty()) {
-                const auto health = health_of(look.finding.standing);
-                const auto words = of.silence + (health == Health::unknown ? "" : "; what it last said stands");
+            const auto health = health_of(look.finding.standing);
+            if (!look.silence.empty()) {
+                const auto words = look.silence + (health == Health::unknown ? "" : "; what it last said stands");
                 signal.words += fmt::format("{}{}", signal.words.empty() ? "" : "; ", words);
                 if (!signal.doubt && (health == Health::up || health == Health::degraded)) signal.doubt = {"source_silent", words};
             }
-            if (!of.reading) continue;
-            signal.drains = of.reading->drains;
-            signal.share = of.reading->share;
-            if (health_of(look.finding.standing) != Health::up || signal.drains)
-                signal.words += fmt::format("{}{}", signal.words.empty() ? "" : "; ", of.reading->text);
+            if (!look.balancer || !look.reading) continue;
+            signal.drains = look.reading->drains;
+            signal.share = look.reading->share;
+            if (health != Health::up || signal.drains)
+                signal.words += fmt::format("{}{}", signal.words.empty() ? "" : "; ", look.reading->text);
         }
         for (const auto& check : of.calculated) add(signal, evidence, of, check);
         if (!evidence.empty()) signal.evidence = std::move(evidence);
@@ -353,8 +352,7 @@ void HealthWatcher::watch(const std::string& member, Target target) {
         }
         auto how = look_of(check.spec);
         const auto kind = text_at(how, "kind");
-        if (kind == "octavia") how["for"] = member;
-        if (kind == "push") how["for"] = board_key(member, check.monitor);
+        if (health::is_informed(how)) how["for"] = kind == "push" ? board_key(member, check.monitor) : key;
         const auto set = state_->lookout.set(
             key,
             {.look = std::move(how),
@@ -396,7 +394,6 @@ void HealthWatcher::watch(const std::string& member, Target target) {
         state_->lookout.remove(look->first);
         look = of.looks.erase(look);
     }
-    if (std::none_of(of.looks.begin(), of.looks.end(), [](const auto& one) { return one.second.balancer; })) of.reading.reset();
     of.settling = false;
     state_->tell(member, of);
 }

@@ -137,6 +137,34 @@ CO_TEST(HealthWatcher, WhoCannotBeAskedIsNamedWhileWhatItLastSaidStands) {
     co_await bench.group.stop();
 }
 
+CO_TEST(HealthWatcher, AMetricsServerThatCannotBeAskedIsNamed) {
+    Bench bench(loop);
+    bench.sources.told->readings["192.0.2.1:80"] = {.outcome = health::Outcome::ok, .text = "3"};
+    Addresses address;
+    std::ignore = address.add("192.0.2.1");
+    const Watcher::Target::Check load{
+        "load", {{"kind", "prometheus"}, {"source", "s"}, {"query", "up"}, {"interval", "10s"}, {"rise", 1}, {"fall", 1}}, {}};
+    bench.watcher.watch("m", {.addresses = address, .port = 80, .checks = {load, push_check("own")}});
+    bench.watcher.watch("same-place", {.addresses = address, .port = 80, .checks = {load}});
+    bench.watcher.board().told(board_key("m", "own"), health::Outcome::ok, "", 1h);
+    co_await bench.pass(12s);
+    EXPECT_EQ(bench.signals["m"].standing, Health::up);
+    bench.sources.told->away = true;
+    co_await bench.pass(50s);
+    for (const auto* member : {"m", "same-place"}) {
+        EXPECT_EQ(bench.signals[member].standing, Health::up) << member;
+        CO_ASSERT(bench.signals[member].doubt.has_value());
+        EXPECT_EQ(bench.signals[member].doubt->cause, "source_silent") << member;
+        EXPECT_THAT(bench.signals[member].words, HasSubstr("cannot be asked: no connection; what it last said stands")) << member;
+    }
+    bench.sources.told->away = false;
+    co_await bench.pass(12s);
+    EXPECT_FALSE(bench.signals["m"].doubt);
+    EXPECT_FALSE(bench.signals["same-place"].doubt);
+    EXPECT_EQ(bench.signals["m"].words, "");
+    co_await bench.group.stop();
+}
+
 CO_TEST(HealthWatcher, WhereNothingThereWatchesItOurOwnLookDecides) {
     Bench bench(loop);
     auto& lb = bench.sources.told->readings["lb"];

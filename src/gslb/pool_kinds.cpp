@@ -93,6 +93,7 @@ Kind member_kind() {
         .status(time("since", "When it came to this state."))
         .status(time("forgotten_at", "Drained: when no resolver gives it to clients any more, and work on it may begin."))
         .status(any("addresses", "Where it is found."))
+        .status(number("share", "How much of what stands behind it is well, from 0 to 1, where whoever knows it says so."))
         .status(text("verdict", "What its monitors last said: what holds after a restart until they say it again."))
         .column("NAME", "name")
         .column("POOL", "spec.pool")

@@ -120,6 +120,7 @@ std::optional<json::object> Statuses::status_of_member(const resource::Object& n
     json::object status{{"state", word_for(*view, input->signal)}, {"addresses", to_array(view->addresses.texts())}};
     if (!view->why.empty()) status["why"] = view->why;
     if (input->signal.monitored && input->signal.standing != Health::unknown) status["verdict"] = name_of(input->signal.standing);
+    if (input->signal.share) status["share"] = *input->signal.share;
     const bool same = text_at(now.status, "state") == text_at(status, "state") && now.status.contains("since");
     status["since"] = same ? now.status.at("since") : json::value(to_rfc3339(clock_.wall()));
     if (view->drained) {

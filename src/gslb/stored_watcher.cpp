@@ -40,6 +40,7 @@ void StoredWatcher::tell(const std::string& member, const store::Record* record)
     signal.words = text_at(object->status, "why");
     // By a person or by whoever knows it: a person's word is above this one here as it is there.
     signal.drains = text_at(object->status, "state") == "drained";
+    if (object->status.contains("share")) signal.share = number_at(object->status, "share", 1);
     on_signal_(member, std::move(signal));
     // Whoever can ask where a load balancer is has said so there.
     Addresses addresses;

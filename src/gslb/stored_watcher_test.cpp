@@ -74,6 +74,13 @@ CO_TEST(StoredWatcher, ALoadBalancerIsFoundWhereTheOneThatLeadsFoundIt) {
     co_await settle();
     EXPECT_EQ(other.sink.addresses("www.gslb.test").size(), 3U);
 
+    // Half of what stands behind it is well.
+    CO_ASSERT_OK(co_await leader.put("members", "lb2", "{pool: p, weight: 10, balancer: {source: regions, id: lb2}}"));
+    leader.watcher.say("lb2", {.standing = Health::degraded, .monitored = true, .share = 0.5, .cause = "driver"});
+    co_await settle();
+    EXPECT_EQ(leader.controller.engine().pool("p")->view->members.at(1).weight, 5U);
+    EXPECT_EQ(other.controller.engine().pool("p")->view->members.at(1).weight, 5U);
+
     // It is down: known as before.
     leader.watcher.say("lb1", Health::down, "octavia: ERROR");
     co_await settle();

@@ -103,19 +103,23 @@ std::optional<resource::Object> read(const store::Record* record) {
 
 } // namespace
 
-Trigger World::author_of(const store::Event& event) const {
-    constexpr std::size_t most = 256; // that were written at the same moment
+Trigger World::author_of(const store::Event& event) {
     if (!event.record || !event.previous) return {};
     const auto object = read(event.record.get());
     if (!object) return {};
-    const auto subject = fmt::format("{}/{}", object->kind, object->name);
-    for (const auto& written : store_.range("events/", most, "events/" + time_ordered_bound(object->updated_at)).records) {
-        if (written->modified != event.revision) continue;
-        const auto audit = read(written.get());
-        if (audit && text_at(audit->spec, "subject") == subject)
-            return {.actor = text_at(audit->spec, "actor"), .reason = text_at(audit->spec, "because")};
+    if (authors_.revision != event.revision) {
+        authors_ = {.revision = event.revision, .by_subject = {}};
+        constexpr std::size_t most = 1024; // that were written at the same moment
+        for (const auto& written : store_.range("events/", most, "events/" + time_ordered_bound(object->updated_at)).records) {
+            if (written->modified != event.revision) continue;
+            const auto audit = read(written.get());
+            if (!audit) continue;
+            authors_.by_subject.try_emplace(text_at(audit->spec, "subject"),
+                                            Trigger{.actor = text_at(audit->spec, "actor"), .reason = text_at(audit->spec, "because")});
+        }
     }
-    return {};
+    const auto found = authors_.by_subject.find(fmt::format("{}/{}", object->kind, object->name));
+    return found == authors_.by_subject.end() ? Trigger{} : found->second;
 }
 
 void World::load_balancer(const std::string& name, const store::Record* record, const Trigger& by) {

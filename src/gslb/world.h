@@ -47,7 +47,7 @@ private:
     void node(const std::string& name, const store::Record* record, const Trigger& by);
     void instance(const std::string& name, const store::Record* record, const Trigger& by);
     /// Who changed a resource and why, as the audit event says that was written with it; nothing where it is not found.
-    Trigger author_of(const store::Event& event) const;
+    Trigger author_of(const store::Event& event);
 
     /// One whose clients are sorted by where they are: its rule holds from when they are.
     struct Steered {
@@ -82,6 +82,11 @@ private:
     std::map<std::string, std::set<std::string>> in_pool_, on_node_, of_instance_; ///< members by what they depend on
     std::map<std::string, Watcher::Target> watched_;
     std::set<std::string> seen_; ///< load balancers and pools whose memory has been taken over
+    struct Authors {
+        store::Revision revision = 0;
+        std::map<std::string, Trigger, std::less<>> by_subject;
+    };
+    Authors authors_; ///< of the last revision: what was written at once is read once
     std::vector<std::shared_ptr<void>> observed_;
 };
 

@@ -106,17 +106,6 @@ asio::awaitable<Observation> SourceReader::look(Context ctx, std::string id) {
 
 namespace {
 
-class SourceProbe final : public Probe {
-public:
-    SourceProbe(std::shared_ptr<SourceReader> reader, std::string id) : reader_(std::move(reader)), id_(std::move(id)) {}
-    std::string identity() const override { return fmt::format("source {} {}", reader_->source().name(), id_); }
-    asio::awaitable<Observation> look(Context ctx) const override { return reader_->look(std::move(ctx), id_); }
-
-private:
-    std::shared_ptr<SourceReader> reader_;
-    std::string id_;
-};
-
 class PushProbe final : public Probe {
 public:
     PushProbe(const PushBoard& board, std::string key) : board_(board), key_(std::move(key)) {}
@@ -129,10 +118,6 @@ private:
 };
 
 } // namespace
-
-ProbePtr source_probe(std::shared_ptr<SourceReader> reader, std::string id) {
-    return std::make_shared<SourceProbe>(std::move(reader), std::move(id));
-}
 
 // --- Systems that tell ----------------------------------------------------------------------------------------------
 

@@ -56,7 +56,6 @@ private:
     struct State;
     std::shared_ptr<State> state_;
 };
-ProbePtr source_probe(std::shared_ptr<SourceReader> reader, std::string id);
 
 /// Port: makes looks at what others know (look_spec.h: octavia, prometheus, push), which ask no address. Implemented by whoever
 /// knows the sources.

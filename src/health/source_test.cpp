@@ -45,11 +45,11 @@ CO_TEST(Source, IsAskedOnceForMany) {
     auto reader = std::make_shared<SourceReader>(loop.get_executor(), source, clock);
     std::vector<std::string> seen;
     TaskGroup group(loop.get_executor());
-    const auto one = [](ProbePtr probe, std::vector<std::string>& into) -> asio::awaitable<void> {
-        auto found = co_await probe->look(Context::make("test").with_timeout(10s));
+    const auto one = [&reader](std::string id, std::vector<std::string>& into) -> asio::awaitable<void> {
+        auto found = co_await reader->look(Context::make("test").with_timeout(10s), std::move(id));
         into.push_back(std::string(name_of(found.outcome)) + " " + found.text);
     };
-    for (const auto* id : {"a", "b", "c", "gone"}) group.spawn(one(source_probe(reader, id), seen));
+    for (const auto* id : {"a", "b", "c", "gone"}) group.spawn(one(id, seen));
     co_await group.join();
     EXPECT_EQ(seen.size(), 4U);
     EXPECT_THAT(seen, ::testing::Contains("local_error fake gone: it is not known there"));
@@ -57,11 +57,11 @@ CO_TEST(Source, IsAskedOnceForMany) {
     EXPECT_LE(source->asked.size(), 2U); // the first alone, the rest together
     EXPECT_EQ(reader->last("a")->share, 0.5);
     const auto calls = source->asked.size();
-    co_await one(source_probe(reader, "a"), seen);
+    co_await one("a", seen);
     EXPECT_EQ(source->asked.size(), calls); // fresh enough
     clock.advance(10s);
     source->away = true;
-    co_await one(source_probe(reader, "a"), seen);
+    co_await one("a", seen);
     EXPECT_EQ(seen.back(), "local_error fake a: no connection"); // it cannot be asked: never down
     EXPECT_TRUE(reader->last("a").has_value());
     co_await reader->stop();
@@ -71,11 +71,10 @@ CO_TEST(Source, ThatTakesLongerThanALookIsReadAllTheSame) {
     VirtualClock clock;
     auto source = std::make_shared<FakeSource>(loop.get_executor());
     auto reader = std::make_shared<SourceReader>(loop.get_executor(), source, clock);
-    const auto probe = source_probe(reader, "a");
     const auto impatient = [] { return Context::make("test").with_timeout(1ms); };
     source->slow = true;
     for (int i = 0; i < 3; ++i) {
-        const auto seen = co_await probe->look(impatient());
+        const auto seen = co_await reader->look(impatient(), "a");
         EXPECT_EQ(seen.text, "fake a: no answer in time");
         clock.advance(1s);
     }
@@ -85,9 +84,9 @@ CO_TEST(Source, ThatTakesLongerThanALookIsReadAllTheSame) {
     for (int i = 0; i < 50; ++i) co_await asio::post(loop.get_executor(), asio::use_awaitable);
     source->slow = true;
     clock.advance(4s);
-    auto seen = co_await probe->look(impatient());
+    auto seen = co_await reader->look(impatient(), "a");
     EXPECT_EQ(seen.outcome, Outcome::ok) << "what came between two looks is for the next";
-    seen = co_await probe->look(impatient());
+    seen = co_await reader->look(impatient(), "a");
     EXPECT_EQ(seen.outcome, Outcome::local_error) << "once";
     clock.advance(11s);
     source->slow = false;
@@ -95,7 +94,7 @@ CO_TEST(Source, ThatTakesLongerThanALookIsReadAllTheSame) {
     for (int i = 0; i < 50; ++i) co_await asio::post(loop.get_executor(), asio::use_awaitable);
     source->slow = true;
     clock.advance(11s);
-    seen = co_await probe->look(impatient());
+    seen = co_await reader->look(impatient(), "a");
     EXPECT_EQ(seen.outcome, Outcome::local_error) << "what is too old is no evidence";
     source->slow = false;
     source->go_on.notify_all();

@@ -53,8 +53,8 @@ def put_zone(api, name, records, **more):
     api.put(f"/v1/zones/{name.replace('.', '-')}", {"kind": "Zone", "name": name.replace(".", "-"), "spec": spec})
 
 
-def start_secondaries(folder, primary, zones):
-    knot, bind = lab.free_port(), lab.free_port()
+def start_secondaries(folder, primary, ports, zones):
+    knot, bind = ports["Knot"], ports["BIND"]
     for part in ("knot2", "bind2"):
         os.makedirs(f"{folder}/{part}", exist_ok=True)
     write(f"{folder}/knot2.conf", f"""server:
@@ -76,19 +76,21 @@ zone:
 controls {{ }};
 """ + "".join(f'zone "{one}" {{ type secondary; primaries port {primary} {{ 127.0.0.1; }}; file "{one}"; }};\n' for one in zones))
     lab.Process("knot2", ["/usr/sbin/knotd", "-c", f"{folder}/knot2.conf"])
-    lab.Process("bind2", ["/usr/sbin/named", "-g", "-c", f"{folder}/named2.conf"])
-    return {"Knot": knot, "BIND": bind}
+    named = lab.Process("bind2", ["/usr/sbin/named", "-g", "-c", f"{folder}/named2.conf"])
+    for name, port in ports.items():
+        lab.wait_until(f"{name} runs", lambda port=port: "status:" in dig(port, zones[0], "SOA"), 20)
+    # At its start BIND asks for its zones. One that it is told of meanwhile it says that it will ask for again, and forgets it where that first question failed.
+    lab.wait_until("BIND has asked for what is not there yet", lambda: named.log_text().count("Transfer status: REFUSED") == len(zones), 20)
 
 
 def run(build, folder):
     plain, signed, dns = "plain.test", "signed.test", lab.free_port()
-    others = start_secondaries(folder, dns, (plain, signed))
-    for name, port in others.items():
-        lab.wait_until(f"{name} runs", lambda port=port: "status:" in dig(port, plain, "SOA"), 20)
+    others = {"Knot": lab.free_port(), "BIND": lab.free_port()}
     deaf = Deaf()
     told = [f"127.0.0.1:{port}" for port in (*others.values(), deaf.port)]
     server = lab.Server(os.path.join(build, "orrery"), "primary", arguments=["--dns-listen", f"*:{dns}", "--dns-transfer-to", "127.0.0.0/8", "--dns-notify", ",".join(told)])
     server.start()
+    start_secondaries(folder, dns, others, (plain, signed))
     api = server.api()
 
     def follow(what, seen, wanted):

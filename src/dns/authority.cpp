@@ -98,7 +98,7 @@ Result<Unit> Authority::State::check(const Update& update, const std::unordered_
     for (const auto& name : update.without_zones) gone_zones.insert(NameKey(name).text());
     const auto deepest_zone = [&](std::string_view key) -> std::optional<std::string> {
         for (;;) {
-            const std::string here(key);
+            std::string here(key);
             if (staged.contains(here) || (zones.contains(here) && !gone_zones.contains(here))) return here;
             if (key.size() == 1) return std::nullopt;
             key = above(key);

@@ -13,7 +13,7 @@ constexpr unsigned root_bits = 14, node_bits = 6, deepest = root_bits + 8 * node
 /// What most entries have, and what follows them in memory: their name, the draw's cells, a few records.
 constexpr std::size_t fetched_of_entry = 192;
 bool is_node(std::uintptr_t slot) { return (slot & 1) != 0; }
-const Entry* entry_of(std::uintptr_t slot) { return reinterpret_cast<const Entry*>(slot); }
+const Entry* entry_of(std::uintptr_t slot) { return reinterpret_cast<const Entry*>(slot); } // NOLINT: a slot is one or the other
 bool is_it(const Entry& entry, std::uint64_t hash, Bytes name) {
     return entry.hash == hash && entry.name_size == name.size() && std::memcmp(entry.name().data(), name.data(), name.size()) == 0;
 }
@@ -29,7 +29,7 @@ struct NameTable::Node {
     Slot slots[1]; // NOLINT: as many as there are
 
     static std::size_t size_of(std::size_t count) { return sizeof(Node) + (count == 0 ? 0 : count - 1) * sizeof(Slot); }
-    static Node* of(Slot slot) { return reinterpret_cast<Node*>(slot & ~Slot{1}); }
+    static Node* of(Slot slot) { return reinterpret_cast<Node*>(slot & ~Slot{1}); } // NOLINT: as above
     Slot slot() const { return reinterpret_cast<Slot>(this) | 1; }
 };
 
@@ -100,7 +100,7 @@ void NameTable::fetch(const Root& root, std::span<const std::uint64_t> hashes) {
                 const auto slot = *walk.slot;
                 if (slot == 0) continue;
                 if (!is_node(slot)) {
-                    const auto* entry = reinterpret_cast<const char*>(slot);
+                    const auto* entry = reinterpret_cast<const char*>(entry_of(slot));
                     for (std::size_t at = 0; at < fetched_of_entry; at += 64) __builtin_prefetch(entry + at);
                     continue;
                 }

@@ -197,7 +197,7 @@ struct HealthWatcher::State : health::InformedLooks {
         if (!last || !look.balancer) return;
         Addresses addresses;
         for (const auto& text : last->addresses) std::ignore = addresses.add(text); // one of each family is enough
-        if (!addresses.empty() && on_place) on_place(member, std::move(addresses));
+        if (!addresses.empty() && on_place) on_place(member, addresses);
     }
 
     /// The look that the lookout knows by that key, with the member whose it is; null where it is kept no more.

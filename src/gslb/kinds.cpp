@@ -1,6 +1,7 @@
 #include "gslb/kinds.h"
 
 #include "gslb/cluster.h"
+#include "gslb/source.h"
 
 namespace orrery::gslb {
 

@@ -433,7 +433,7 @@ asio::awaitable<void> Publication::run(Context ctx) {
     group.spawn(ask_loop(state, ctx));
     try {
         co_await group.join();
-    } catch (const boost::system::system_error&) { // what a cancelled coroutine gets
+    } catch (const boost::system::system_error&) { // NOLINT: what a cancelled coroutine gets, and all that is to be done comes now
     }
     co_await asio::this_coro::reset_cancellation_state();
     co_await group.stop();

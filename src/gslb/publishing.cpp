@@ -331,7 +331,7 @@ asio::awaitable<void> Publishing::run(Context ctx) {
             for (auto& [name, outlet] : state->outlets) state->open(name, outlet);
             term.spawn(State::write_loop(state, fence));
         },
-        [state]() -> asio::awaitable<void> {
+        [state]() -> asio::awaitable<void> { // NOLINT: each_term keeps it for as long as it lasts
             state->term = nullptr;
             for (auto& [name, outlet] : state->outlets) outlet.routes.clear();
             co_return;

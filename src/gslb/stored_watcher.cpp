@@ -45,7 +45,7 @@ void StoredWatcher::tell(const std::string& member, const store::Record* record)
     // Whoever can ask where a load balancer is has said so there.
     Addresses addresses;
     for (const auto& text : texts_at(object->status, "addresses")) std::ignore = addresses.add(text);
-    if (!addresses.empty() && on_place_) on_place_(member, std::move(addresses));
+    if (!addresses.empty() && on_place_) on_place_(member, addresses);
 }
 
 } // namespace orrery::gslb

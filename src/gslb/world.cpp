@@ -51,7 +51,7 @@ std::int64_t decisions_in(std::string_view stored) {
 World::World(store::Store& store, Engine& engine, Watcher& watcher, Places* places, std::function<bool()> leads,
              std::function<void()> changed)
     : store_(store), engine_(engine), watcher_(watcher), places_(places), leads_(std::move(leads)), changed_(std::move(changed)) {
-    watcher_.report_places_to([this](const std::string& name, Addresses addresses) { found_at(name, std::move(addresses)); });
+    watcher_.report_places_to([this](const std::string& name, Addresses addresses) { found_at(name, addresses); });
     if (places_ != nullptr)
         places_->report_to([this] {
             steer_all({.cause = "config", .what = {{"geo_databases", "read again"}}});
@@ -114,8 +114,8 @@ Trigger World::author_of(const store::Event& event) {
             if (written->modified != event.revision) continue;
             const auto audit = read(written.get());
             if (!audit) continue;
-            authors_.by_subject.try_emplace(text_at(audit->spec, "subject"),
-                                            Trigger{.actor = text_at(audit->spec, "actor"), .reason = text_at(audit->spec, "because")});
+            authors_.by_subject.try_emplace(text_at(audit->spec, "subject"), Trigger{.actor = text_at(audit->spec, "actor"),
+                                                                                     .reason = text_at(audit->spec, "because")});
         }
     }
     const auto found = authors_.by_subject.find(fmt::format("{}/{}", object->kind, object->name));
@@ -340,7 +340,7 @@ void World::found_at(const std::string& name, Addresses addresses) {
     if (known == members_.end() || known->second.balancer.empty()) return;
     auto& found = found_[name];
     if (found == addresses) return;
-    found = std::move(addresses);
+    found = addresses;
     place(name);
     watch(name);
     changed_();

@@ -154,7 +154,7 @@ const std::map<std::string, std::uint16_t, std::less<>> known_types{
 
 class DnsProbe final : public Probe {
 public:
-    DnsProbe(DnsLook look, dns::Name name, std::uint16_t type) : look_(std::move(look)), name_(std::move(name)), type_(type) {}
+    DnsProbe(DnsLook look, dns::Name name, std::uint16_t type) : look_(std::move(look)), name_(name), type_(type) {}
     std::string identity() const override {
         return fmt::format("dns {} {} {} {} {} {} {}", look_.host, look_.port, look_.name, look_.type, look_.rcode,
                            look_.authoritative, look_.contains);
@@ -305,7 +305,7 @@ Result<ProbePtr> dns_probe(DnsLook look) {
     if (type == known_types.end())
         return Error{Code::invalid, fmt::format("type \"{}\" cannot be asked for", look.type),
                      "use A, AAAA, CNAME, MX, NS, SOA, SRV or TXT"};
-    return ProbePtr(std::make_shared<DnsProbe>(std::move(look), std::move(name), type->second));
+    return ProbePtr(std::make_shared<DnsProbe>(std::move(look), name, type->second));
 }
 
 } // namespace orrery::health

@@ -204,7 +204,7 @@ struct Lookout::State : std::enable_shared_from_this<State> {
     void tell(const std::string& key) {
         const auto at = watched.find(key);
         if (at == watched.end() || !on_finding) return;
-        const auto name = key;
+        const auto name = key; // NOLINT: the listener may remove it
         const auto finding = at->second.finding;
         on_finding(name, finding);
     }

@@ -173,7 +173,7 @@ struct Prober::State : std::enable_shared_from_this<State> {
         if (at == watched.end() || at->second.target != target) return;
         const bool change = at->second.verdict.take(seen);
         if (change && at->second.verdict.standing() == Standing::down) at->second.down_since = clock.steady();
-        const auto name = key; // the listener may remove it
+        const auto name = key; // NOLINT: the listener may remove it
         const auto verdict = at->second.verdict;
         on_result(name, verdict, seen, change);
     }

@@ -26,7 +26,7 @@ QuorumDecision decide(std::span<const Report> reports, const QuorumRule& rule, S
         json::object line{{"vantage", report.vantage}, {"class", name_of(report.last)}, {"ms", report.took.count()}};
         if (report.failures > 0) line["n_fail"] = report.failures;
         if (auto why = not_counted(report, rule, now); !why.empty()) {
-            line["left_out"] = std::move(why);
+            line["left_out"] = why;
             if (!report.fit) {
                 line["set_aside"] = true;
                 if (report.failures > 0 || report.standing == Standing::down) {

@@ -3,12 +3,13 @@ import json
 import statistics
 
 
-def row(what, unit, ours, peer=None, peer_name=None, goal=None, larger_is_better=True):
-    """A comparison, or, without a peer, a figure held against its goal (a limit where smaller is better)."""
+def row(what, unit, ours, peer=None, peer_name=None, goal=None, larger_is_better=True, ratio=None):
+    """A comparison, or, without a peer, a figure held against its goal (a limit where smaller is better). The ratio is that of the two, unless it is given."""
     if peer is None:
         holds = None if goal is None else (ours >= goal if larger_is_better else ours <= goal)
         return {"what": what, "unit": unit, "ours": ours, "goal": goal, "holds": holds}
-    ratio = (ours / peer if larger_is_better else peer / ours) if ours and peer else None
+    if ratio is None and ours and peer:
+        ratio = ours / peer if larger_is_better else peer / ours
     return {"what": what, "unit": unit, "ours": ours, "peer": peer, "peer_name": peer_name, "ratio": ratio, "goal": goal}
 
 

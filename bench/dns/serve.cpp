@@ -1,4 +1,5 @@
-// An authoritative server with many names, for bench/dns/run: serve PORT NAMES static|weighted
+// An authoritative server with many names, for bench/dns/run: serve PORT NAMES static|weighted|echo
+// (echo: no server at all; every packet comes back with a record at its end, for what the sockets themselves cost)
 // Reads commands: "change N" changes N names, one after the other, and tells after how long the changed answer was on the wire;
 // "ask N" does the same N questions without a change, to see what asking costs. Ends with its input.
 #include "dns/authority.h"
@@ -7,11 +8,13 @@
 
 #include <algorithm>
 #include <arpa/inet.h>
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
 #include <random>
 #include <sys/socket.h>
+#include <thread>
 #include <unistd.h>
 
 namespace {
@@ -68,6 +71,47 @@ private:
     int socket_;
 };
 
+[[noreturn]] void echo() {
+    const int fd = ::socket(AF_INET, SOCK_DGRAM, 0);
+    sockaddr_in here{};
+    here.sin_family = AF_INET;
+    here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof here;
+    if (::bind(fd, reinterpret_cast<const sockaddr*>(&here), size) != 0 ||
+        ::getsockname(fd, reinterpret_cast<sockaddr*>(&here), &size) != 0)
+        fail("cannot bind");
+    std::cout << fmt::format(R"({{"port": {}}})", ntohs(here.sin_port)) << std::endl;
+    constexpr std::size_t batch = 64;
+    constexpr std::array<std::uint8_t, 16> record{0xC0, 12, 0, 1, 0, 1, 0, 0, 0, 30, 0, 4, 127, 0, 0, 1};
+    std::array<std::array<std::uint8_t, 1500>, batch> bytes{};
+    std::array<sockaddr_storage, batch> from{};
+    std::array<iovec, batch> pieces{};
+    std::array<mmsghdr, batch> messages{};
+    std::thread([] { // it ends with its input
+        while (std::cin.get() != EOF) {
+        }
+        std::_Exit(0);
+    })
+        .detach();
+    for (;;) {
+        for (std::size_t i = 0; i < batch; ++i) {
+            pieces[i] = {bytes[i].data(), bytes[i].size() - record.size()};
+            messages[i] = {
+                .msg_hdr = {.msg_name = &from[i], .msg_namelen = sizeof from[i], .msg_iov = &pieces[i], .msg_iovlen = 1}};
+        }
+        const int many = ::recvmmsg(fd, messages.data(), batch, MSG_WAITFORONE, nullptr);
+        if (many <= 0) continue;
+        for (std::size_t i = 0; i < static_cast<std::size_t>(many); ++i) {
+            auto& packet = bytes[i];
+            packet[2] |= 0x80;
+            packet[7] = 1;
+            std::copy(record.begin(), record.end(), packet.begin() + messages[i].msg_len);
+            pieces[i].iov_len = messages[i].msg_len + record.size();
+        }
+        ::sendmmsg(fd, messages.data(), static_cast<unsigned>(many), 0);
+    }
+}
+
 void tell(std::vector<double> times, std::size_t wrong) {
     std::sort(times.begin(), times.end());
     std::cout << fmt::format(R"({{"median_ms": {:.3f}, "p99_ms": {:.3f}, "max_ms": {:.3f}, "wrong": {}}})", times[times.size() / 2],
@@ -78,7 +122,8 @@ void tell(std::vector<double> times, std::size_t wrong) {
 } // namespace
 
 int main(int count, char** arguments) {
-    if (count != 4) fail("serve PORT NAMES static|weighted");
+    if (count != 4) fail("serve PORT NAMES static|weighted|echo");
+    if (std::string_view(arguments[3]) == "echo") echo();
     const auto port = static_cast<std::uint16_t>(std::atoi(arguments[1]));
     const auto names = static_cast<unsigned>(std::atoi(arguments[2]));
     const bool dynamic = std::string_view(arguments[3]) == "weighted";

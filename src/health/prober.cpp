@@ -27,6 +27,8 @@ struct Prober::State : std::enable_shared_from_this<State> {
         std::string name;
         std::size_t looking = 0, targets = 0;
     };
+    struct Watched;
+    using Entry = std::pair<const std::string, Watched>; ///< of `watched`, which never moves them
     /// One look in the world, for all who want it.
     struct Target : Wheel::Waiting, std::enable_shared_from_this<Target> {
         std::string identity;
@@ -39,8 +41,8 @@ struct Prober::State : std::enable_shared_from_this<State> {
         std::uint64_t hash = 0, number = 0;
         bool looking = false, gone = false;
         Host* host = nullptr;
-        std::vector<const std::string*> keys; ///< of `watched`
-        std::string text;                     ///< what was last said of it
+        std::vector<Entry*> watchers;
+        std::string text; ///< what was last said of it
     };
     using TargetPtr = std::shared_ptr<Target>;
     struct Watched {
@@ -77,8 +79,8 @@ struct Prober::State : std::enable_shared_from_this<State> {
     /// What its verdicts ask for now: close looks as long as one of them may change, wide ones only when all are long down.
     Duration interval_of(const Target& target) const {
         Course course{.in_transition = false, .down_for = Duration::max()};
-        for (const auto* key : target.keys) {
-            const auto& one = watched.find(*key)->second;
+        for (const auto* watcher : target.watchers) {
+            const auto& one = watcher->second;
             course.in_transition = course.in_transition || one.verdict.in_transition();
             const bool down = one.verdict.standing() == Standing::down;
             course.down_for = std::min(course.down_for, down ? clock.steady() - one.down_since : Duration{});
@@ -153,12 +155,13 @@ struct Prober::State : std::enable_shared_from_this<State> {
             ++local_errors;
             log::debug(ctx, "no evidence of {}: {}", target->identity.substr(0, 80), seen.text);
         }
-        if (target->keys.size() == 1) {
-            tell(*target->keys.front(), target, seen);
+        if (target->watchers.size() == 1) {
+            tell(*target->watchers.front(), seen);
         } else { // the listener may change who watches
             std::vector<std::string> keys;
-            for (const auto* key : target->keys) keys.push_back(*key);
-            for (const auto& key : keys) tell(key, target, seen);
+            for (const auto* watcher : target->watchers) keys.push_back(watcher->first);
+            for (const auto& key : keys)
+                if (const auto at = watched.find(key); at != watched.end() && at->second.target == target) tell(*at, seen);
         }
         target->text = std::move(seen.text);
         if (target->gone || !target->pace.varies()) return;
@@ -168,13 +171,12 @@ struct Prober::State : std::enable_shared_from_this<State> {
         }
     }
 
-    void tell(const std::string& key, const TargetPtr& target, const Observation& seen) {
-        const auto at = watched.find(key);
-        if (at == watched.end() || at->second.target != target) return;
-        const bool change = at->second.verdict.take(seen);
-        if (change && at->second.verdict.standing() == Standing::down) at->second.down_since = clock.steady();
+    void tell(Entry& watcher, const Observation& seen) {
+        auto& [key, of] = watcher;
+        const bool change = of.verdict.take(seen);
+        if (change && of.verdict.standing() == Standing::down) of.down_since = clock.steady();
         const auto name = key; // NOLINT: the listener may remove it
-        const auto verdict = at->second.verdict;
+        const auto verdict = of.verdict;
         on_result(name, verdict, seen, change);
     }
 
@@ -201,8 +203,8 @@ struct Prober::State : std::enable_shared_from_this<State> {
         const auto at = watched.find(key);
         if (at == watched.end()) return;
         const auto target = at->second.target;
-        std::erase(target->keys, &at->first);
-        if (target->keys.empty()) end(target);
+        std::erase(target->watchers, &*at);
+        if (target->watchers.empty()) end(target);
         watched.erase(at);
     }
 
@@ -294,7 +296,7 @@ void Prober::set(const std::string& key, Watching watching) {
     const auto known = state.targets.find(identity);
     const auto target = known != state.targets.end() ? known->second : state.make_target(identity, watching, timeout);
     const auto at = state.watched.emplace(key, State::Watched{target, verdict, state.clock.steady()}).first;
-    target->keys.push_back(&at->first);
+    target->watchers.push_back(&*at);
 }
 
 void Prober::remove(std::string_view key) { state_->drop(std::string(key)); }

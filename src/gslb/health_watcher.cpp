@@ -192,9 +192,10 @@ struct HealthWatcher::State : health::InformedLooks {
             look.silence = trouble;
             same = false;
         }
-        const auto member = found->first;
+        const auto member = found->first; // NOLINT: who is told may have it forgotten, and the look with it
+        const bool told_where = last && look.balancer;
         if (!same) tell(member, found->second);
-        if (!last || !look.balancer) return;
+        if (!told_where) return;
         Addresses addresses;
         for (const auto& text : last->addresses) std::ignore = addresses.add(text); // one of each family is enough
         if (!addresses.empty() && on_place) on_place(member, addresses);

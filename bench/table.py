@@ -40,3 +40,8 @@ def show(name, rows, file=None):
 
 
 median = statistics.median
+
+
+def paired(ours, peer):
+    """The ratio of two that were measured in turn: the median of the rounds' ratios, for a machine is faster and slower from one moment to the next."""
+    return median(one / other for one, other in zip(ours, peer))

@@ -1,5 +1,5 @@
-// Asks a name server: bench_dns_load PORT NAMES SECONDS RATE
-// Questions for n0 … of bench.test, A, at random, from eight sockets, in batches; with RATE 0 as many as are answered, 256 ahead,
+// Asks a name server: bench_dns_load PORT NAMES SECONDS RATE SOCKETS
+// Questions for n0 … of bench.test, A, at random, from so many sockets, in batches; with RATE 0 as many as are answered, 256 ahead,
 // else so many a second. Prints {"answered": N, "lost": N, "wrong": N, "seconds": S, "p50_us": U, "p99_us": U}; the last two with a
 // rate only. A question is put together where it is sent from: who asks should not fill the cache that who answers shares with it.
 #include <fmt/format.h>
@@ -29,7 +29,7 @@ using Steady = std::chrono::steady_clock;
     std::exit(1);
 }
 
-constexpr std::size_t batch = 32, sockets = 8, window = 256;
+constexpr std::size_t most_at_once = 32, window = 256;
 
 /// Asks for the A records of n<number>.bench.test.
 class Question {
@@ -65,7 +65,7 @@ public:
         if (::connect(socket_, reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) fail("cannot connect");
         const int buffer = 4 << 20; // what is lost shall be lost by who answers
         ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUFFORCE, &buffer, sizeof buffer);
-        for (std::size_t i = 0; i < batch; ++i) {
+        for (std::size_t i = 0; i < most_at_once; ++i) {
             in_pieces_[i] = {in_[i].data(), in_[i].size()};
             received_[i].msg_hdr.msg_iov = &in_pieces_[i];
             received_[i].msg_hdr.msg_iovlen = 1;
@@ -74,13 +74,18 @@ public:
         }
     }
 
+    void keep_times(std::vector<float>& where) {
+        times_ = &where;
+        asked_at_.resize(65536);
+    }
+
     void send(std::size_t many) {
         const auto now = Steady::now();
         for (std::size_t i = 0; i < many; ++i) {
             const auto id = next_++;
             out_[i].be(id, static_cast<std::uint32_t>(random_() % names_));
             out_pieces_[i] = out_[i].piece();
-            if (times != nullptr) asked_at_[id] = now;
+            if (times_ != nullptr) asked_at_[id] = now;
         }
         for (std::size_t done = 0; done < many;) {
             const int went = ::sendmmsg(socket_, &sent_[done], static_cast<unsigned>(many - done), 0);
@@ -92,7 +97,7 @@ public:
 
     /// Whether there was something.
     bool receive() {
-        const int count = ::recvmmsg(socket_, received_.data(), batch, MSG_DONTWAIT, nullptr);
+        const int count = ::recvmmsg(socket_, received_.data(), most_at_once, MSG_DONTWAIT, nullptr);
         if (count <= 0) return false;
         last_heard = Steady::now();
         for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
@@ -102,14 +107,13 @@ public:
             if (received_[i].msg_len < 28 || (in[2] & 0x80) == 0 || (in[3] & 15) != 0 || in[7] == 0) ++wrong;
             ++answered;
             if (waiting > 0) --waiting;
-            if (times != nullptr) times->push_back(std::chrono::duration<float, std::micro>(last_heard - asked_at_[id]).count());
+            if (times_ != nullptr) times_->push_back(std::chrono::duration<float, std::micro>(last_heard - asked_at_[id]).count());
         }
         return true;
     }
 
     std::uint64_t answered = 0, lost = 0, wrong = 0;
     std::size_t waiting = 0;
-    std::vector<float>* times = nullptr;
     Steady::time_point last_heard = Steady::now();
     int fd() const { return socket_; }
 
@@ -118,28 +122,31 @@ private:
     std::minstd_rand random_;
     int socket_;
     std::uint16_t next_ = 0;
-    std::array<Steady::time_point, 65536> asked_at_{};
-    std::array<std::array<std::uint8_t, 1280>, batch> in_{};
-    std::array<Question, batch> out_;
-    std::array<iovec, batch> in_pieces_{}, out_pieces_{};
-    std::array<mmsghdr, batch> received_{}, sent_{};
+    std::vector<float>* times_ = nullptr;
+    std::vector<Steady::time_point> asked_at_; ///< by identity
+    std::array<std::array<std::uint8_t, 1280>, most_at_once> in_{};
+    std::array<Question, most_at_once> out_;
+    std::array<iovec, most_at_once> in_pieces_{}, out_pieces_{};
+    std::array<mmsghdr, most_at_once> received_{}, sent_{};
 };
 
 } // namespace
 
 int main(int count, char** arguments) {
-    if (count != 5) fail("bench_dns_load PORT NAMES SECONDS RATE");
+    if (count != 6) fail("bench_dns_load PORT NAMES SECONDS RATE SOCKETS");
     const auto port = static_cast<std::uint16_t>(std::atoi(arguments[1]));
     const auto names = static_cast<std::uint32_t>(std::atoi(arguments[2]));
     const std::chrono::duration<double> length(std::atof(arguments[3]));
     const auto rate = std::atof(arguments[4]);
+    const auto sockets = static_cast<std::size_t>(std::clamp(std::atoi(arguments[5]), 1, static_cast<int>(window)));
+    const auto batch = std::min(most_at_once, window / sockets);
     std::vector<std::unique_ptr<Asking>> all;
     std::vector<pollfd> ready;
     std::vector<float> times(static_cast<std::size_t>(2 * rate * length.count())); // all the memory it will need, before it counts
     times.clear();
     for (unsigned i = 0; i < sockets; ++i) {
         all.push_back(std::make_unique<Asking>(port, names, i + 1));
-        if (rate > 0) all.back()->times = &times;
+        if (rate > 0) all.back()->keep_times(times);
         ready.push_back({all.back()->fd(), POLLIN, 0});
     }
     const auto start = Steady::now();

@@ -1,5 +1,7 @@
 #include "dns/server.h"
 
+#include "dns/replies.h"
+
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -34,7 +36,7 @@ using Tcp = asio::ip::tcp;
 constexpr auto dns_token = asio::as_tuple(asio::use_awaitable);
 // What a batch touches should stay in the processor's cache: no question is longer than a packet, and answers stand one right
 // behind the other.
-constexpr std::size_t udp_batch = 64, udp_query = 1500, udp_answer = 4096;
+constexpr std::size_t udp_batch = Replies::most, udp_query = 1500, udp_answer = 4096;
 
 /// Closes what it holds.
 class Descriptor {
@@ -195,8 +197,9 @@ struct Server::State : std::enable_shared_from_this<State> {
         std::vector<std::array<std::uint8_t, 128>> control(udp_batch);
         std::vector<sockaddr_storage> from(udp_batch);
         std::vector<Bytes> queries(udp_batch);
-        std::vector<iovec> in_pieces(udp_batch), out_pieces(udp_batch);
-        std::vector<mmsghdr> received(udp_batch), sent(udp_batch);
+        std::vector<iovec> in_pieces(udp_batch);
+        std::vector<mmsghdr> received(udp_batch);
+        Replies replies(fd);
         const auto prepare = [&](std::size_t i) {
             auto& head = received[i].msg_hdr;
             head.msg_namelen = sizeof from[i];
@@ -219,49 +222,22 @@ struct Server::State : std::enable_shared_from_this<State> {
             if (count <= 0) continue;
             for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) queries[i] = Bytes(in[i].data(), received[i].msg_len);
             responder->expect(std::span(queries).first(static_cast<std::size_t>(count)));
-            std::size_t answering = 0, out_at = 0;
+            std::size_t out_at = 0;
             for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
                 const auto& head = received[i].msg_hdr;
+                const auto room = std::span(out).subspan(out_at, udp_answer);
                 std::size_t size = 0;
                 if (has_port(from[i]) && (head.msg_flags & MSG_TRUNC) == 0)
-                    size = responder->respond(queries[i], asker_of(from[i]), std::span(out).subspan(out_at, udp_answer));
+                    size = responder->respond(queries[i], asker_of(from[i]), room);
                 if (size == 0) {
                     dropped.fetch_add(1, std::memory_order_relaxed);
                     continue;
                 }
-                out_pieces[answering] = {&out[out_at], size};
+                replies.add(head, room.first(size));
                 out_at += size;
-                sent[answering] = {};
-                auto& reply = sent[answering].msg_hdr;
-                reply.msg_name = &from[i];
-                reply.msg_namelen = head.msg_namelen;
-                reply.msg_iov = &out_pieces[answering];
-                reply.msg_iovlen = 1;
-                // IP_PKTINFO as it came says which of our addresses was asked: the reply leaves from there.
-                if ((head.msg_flags & MSG_CTRUNC) == 0 && head.msg_controllen > 0) {
-                    reply.msg_control = head.msg_control;
-                    reply.msg_controllen = head.msg_controllen;
-                    for (auto* piece = CMSG_FIRSTHDR(&reply); piece != nullptr; piece = CMSG_NXTHDR(&reply, piece)) {
-                        if (piece->cmsg_level != IPPROTO_IP || piece->cmsg_type != IP_PKTINFO) continue;
-                        in_pktinfo info{};
-                        std::memcpy(&info, CMSG_DATA(piece), sizeof info);
-                        info.ipi_ifindex = 0; // the routing table knows
-                        info.ipi_spec_dst = info.ipi_addr;
-                        std::memcpy(CMSG_DATA(piece), &info, sizeof info);
-                    }
-                }
-                ++answering;
             }
             udp_queries.fetch_add(static_cast<std::uint64_t>(count), std::memory_order_relaxed);
-            for (std::size_t done = 0; done < answering;) {
-                const int now = ::sendmmsg(fd, &sent[done], static_cast<unsigned>(answering - done), 0);
-                if (now > 0) {
-                    done += static_cast<std::size_t>(now);
-                    answers.fetch_add(static_cast<std::uint64_t>(now), std::memory_order_relaxed);
-                } else if (errno != EINTR) {
-                    ++done; // this one cannot be sent; the others may
-                }
-            }
+            answers.fetch_add(replies.send(), std::memory_order_relaxed);
         }
     }
 

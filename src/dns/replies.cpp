@@ -13,8 +13,9 @@ constexpr std::uint8_t none = 0xFF;
 // The kernel cuts a message into datagrams that fit the way to the asker, not into fragments: what may have to be one goes alone.
 constexpr std::size_t largest_joined = 1232;
 constexpr std::size_t largest_message = 60'000;
-// The reason lasts, most often (a device without checksums): the batches that follow need not find it out again.
-constexpr unsigned batches_apart = 1000;
+// One that falls apart costs a quarter more than those that were never joined. One asker behind a narrow way is worth it; where
+// none goes (a device without checksums) it is tried now and then.
+constexpr unsigned failures_to_rest = 8, batches_of_rest = 1000;
 
 std::size_t hash_of(const msghdr& question, std::size_t size) {
     std::uint64_t hash = size;
@@ -90,7 +91,7 @@ bool Replies::joins(const Message& message, const msghdr& question, std::size_t 
 void Replies::add(const msghdr& question, std::span<std::uint8_t> answer) {
     const auto index = static_cast<std::uint8_t>(answers_.size());
     answers_.push_back({{answer.data(), answer.size()}, none});
-    if (can_join_ && apart_ == 0 && answer.size() <= largest_joined) {
+    if (can_join_ && resting_ == 0 && answer.size() <= largest_joined) {
         auto at = hash_of(question, answer.size()) % places_.size();
         for (; places_[at] != none; at = (at + 1) % places_.size()) {
             auto& message = messages_[places_[at]];
@@ -144,16 +145,19 @@ std::size_t Replies::send() {
         prepare(i, pieces);
         pieces += messages_[i].answers;
     }
-    if (apart_ > 0) --apart_;
+    if (resting_ > 0) --resting_;
     std::size_t went = 0;
     for (std::size_t done = 0; done < messages_.size();) {
         const int now = ::sendmmsg(socket_, &heads_[done], static_cast<unsigned>(messages_.size() - done), 0);
         if (now > 0) {
-            for (const auto end = done + static_cast<std::size_t>(now); done < end; ++done) went += messages_[done].answers;
+            for (const auto end = done + static_cast<std::size_t>(now); done < end; ++done) {
+                went += messages_[done].answers;
+                if (messages_[done].answers > 1) failed_ = 0;
+            }
         } else if (errno != EINTR) { // the first of them cannot be sent; the others may
             if (messages_[done].answers > 1 && would_go_apart(errno)) {
                 went += send_apart(done);
-                apart_ = batches_apart;
+                if (++failed_ >= failures_to_rest) resting_ = batches_of_rest;
             }
             ++done;
         }

@@ -41,7 +41,8 @@ private:
 
     int socket_;
     bool can_join_;
-    unsigned apart_ = 0; ///< for so many more batches nothing is joined
+    unsigned failed_ = 0;  ///< messages of several that the kernel would not cut, since the last that it did
+    unsigned resting_ = 0; ///< for so many batches no more are made
     std::vector<Answer> answers_;
     std::vector<Message> messages_;
     std::array<std::uint8_t, 2 * most> places_; ///< messages by a hash of asker and size

@@ -178,14 +178,30 @@ TEST(Replies, LeaveFromTheAddressThatWasAsked) {
 /// A socket without checksums is one for which the kernel will not cut.
 TEST(Replies, GoAloneWhereTheKernelCannotCut) {
     const Socket server("127.0.0.1"), client("127.0.0.1");
-    server.set(SOL_SOCKET, SO_NO_CHECK, 1);
     client.set(IPPROTO_UDP, UDP_GRO, 1);
     Answering answering(server);
-    for (int round = 0; round < 3; ++round) {
-        for (int i = 0; i < 20; ++i) client.send(numbered("question ", i), at("127.0.0.1", server.port()));
-        EXPECT_EQ(answering.answer(20), 20U);
-        for (int i = 0; i < 20; ++i) EXPECT_EQ(client.receive().text, numbered("question ", i) + "!");
-    }
+    const auto messages_of = [&](int many) {
+        for (int i = 0; i < many; ++i) client.send(numbered("question ", i), at("127.0.0.1", server.port()));
+        EXPECT_EQ(answering.answer(static_cast<std::size_t>(many)), static_cast<std::size_t>(many));
+        int messages = 0;
+        for (std::size_t left = static_cast<std::size_t>(many) * std::size("question ab!") - static_cast<std::size_t>(many);
+             left > 0; ++messages) {
+            const auto got = client.receive().text;
+            if (got.empty() || got.size() > left) return -1;
+            left -= got.size();
+        }
+        return messages;
+    };
+    EXPECT_EQ(messages_of(20), 1);
+    server.set(SOL_SOCKET, SO_NO_CHECK, 1);
+    for (int i = 0; i < 7; ++i) EXPECT_EQ(messages_of(20), 20);
+    server.set(SOL_SOCKET, SO_NO_CHECK, 0);
+    EXPECT_EQ(messages_of(20), 1); // the next may go
+    server.set(SOL_SOCKET, SO_NO_CHECK, 1);
+    for (int i = 0; i < 8; ++i) EXPECT_EQ(messages_of(20), 20);
+    server.set(SOL_SOCKET, SO_NO_CHECK, 0);
+    for (int i = 0; i < 1000; ++i) ASSERT_EQ(messages_of(2), 2) << i; // no longer tried
+    EXPECT_EQ(messages_of(20), 1);                                    // and again
 }
 
 /// Sixty-four of the largest that are joined are more than a message holds; those that are larger still go alone.

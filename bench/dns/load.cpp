@@ -1,7 +1,10 @@
 // Asks a name server: bench_dns_load PORT NAMES SECONDS RATE SOCKETS
 // Questions for n0 … of bench.test, A, at random, from so many sockets, in batches; with RATE 0 as many as are answered, 256 ahead,
 // else so many a second. Prints {"answered": N, "lost": N, "wrong": N, "seconds": S, "p50_us": U, "p99_us": U}; the last two with a
-// rate only. A question is put together where it is sent from: who asks should not fill the cache that who answers shares with it.
+// rate only. Who asks has to be quicker than who answers: questions of one size leave as one message, and arrive as many. And a
+// question is put together where it is sent from, so as not to fill the cache that the two share.
+#include "dns/replies.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,6 +17,7 @@
 #include <memory>
 #include <poll.h>
 #include <random>
+#include <span>
 #include <string>
 #include <string_view>
 #include <sys/socket.h>
@@ -46,7 +50,7 @@ public:
         std::memcpy(&bytes_[at], rest.data(), rest.size());
         size_ = at + rest.size();
     }
-    iovec piece() { return {bytes_.data(), size_}; }
+    std::span<std::uint8_t> bytes() { return std::span(bytes_).first(size_); }
 
 private:
     std::array<std::uint8_t, 48> bytes_{};
@@ -57,20 +61,20 @@ private:
 class Asking {
 public:
     Asking(std::uint16_t port, std::uint32_t names, unsigned seed)
-        : names_(names), random_(seed), socket_(::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0)) {
-        sockaddr_in to{};
+        : names_(names), random_(seed), socket_(::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0)), questions_(socket_) {
+        auto& to = reinterpret_cast<sockaddr_in&>(to_);
         to.sin_family = AF_INET;
         to.sin_port = htons(port);
         to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
         if (::connect(socket_, reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) fail("cannot connect");
+        there_.msg_name = &to_;
+        there_.msg_namelen = sizeof to;
         const int buffer = 4 << 20; // what is lost shall be lost by who answers
         ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUFFORCE, &buffer, sizeof buffer);
         for (std::size_t i = 0; i < most_at_once; ++i) {
             in_pieces_[i] = {in_[i].data(), in_[i].size()};
             received_[i].msg_hdr.msg_iov = &in_pieces_[i];
             received_[i].msg_hdr.msg_iovlen = 1;
-            sent_[i].msg_hdr.msg_iov = &out_pieces_[i];
-            sent_[i].msg_hdr.msg_iovlen = 1;
         }
     }
 
@@ -84,14 +88,10 @@ public:
         for (std::size_t i = 0; i < many; ++i) {
             const auto id = next_++;
             out_[i].be(id, static_cast<std::uint32_t>(random_() % names_));
-            out_pieces_[i] = out_[i].piece();
+            questions_.add(there_, out_[i].bytes());
             if (times_ != nullptr) asked_at_[id] = now;
         }
-        for (std::size_t done = 0; done < many;) {
-            const int went = ::sendmmsg(socket_, &sent_[done], static_cast<unsigned>(many - done), 0);
-            if (went <= 0) fail("cannot send");
-            done += static_cast<std::size_t>(went);
-        }
+        if (questions_.send() != many) fail("cannot send");
         waiting += many;
     }
 
@@ -126,8 +126,11 @@ private:
     std::vector<Steady::time_point> asked_at_; ///< by identity
     std::array<std::array<std::uint8_t, 1280>, most_at_once> in_{};
     std::array<Question, most_at_once> out_;
-    std::array<iovec, most_at_once> in_pieces_{}, out_pieces_{};
-    std::array<mmsghdr, most_at_once> received_{}, sent_{};
+    sockaddr_storage to_{};
+    msghdr there_{};
+    orrery::dns::Replies questions_;
+    std::array<iovec, most_at_once> in_pieces_{};
+    std::array<mmsghdr, most_at_once> received_{};
 };
 
 } // namespace

@@ -1,9 +1,10 @@
 // Asks a name server: bench_dns_load PORT NAMES SECONDS RATE SOCKETS
-// Questions for n0 … of bench.test, A, at random, from so many sockets, in batches; with RATE 0 as many as are answered, 256 ahead,
-// else so many a second. Prints {"answered": N, "lost": N, "wrong": N, "seconds": S, "p50_us": U, "p99_us": U}; the last two with a
-// rate only. Who asks has to be quicker than who answers: questions of one size leave as one message, and arrive as many. And a
-// question is put together where it is sent from, so as not to fill the cache that the two share.
+// Questions for names of bench.test, A, at random, from so many sockets, in batches; with RATE 0 as many as are answered, 256
+// ahead, else so many a second. Prints {"answered": N, "lost": N, "wrong": N, "seconds": S, "p50_us": U, "p99_us": U}; the last two
+// with a rate only. Who asks has to be quicker than who answers: questions of one size leave as one message, and arrive as many.
+// And a question is put together where it is sent from, so as not to fill the cache that the two share.
 #include "dns/replies.h"
+#include "names.h"
 
 #include <fmt/format.h>
 
@@ -35,17 +36,14 @@ using Steady = std::chrono::steady_clock;
 
 constexpr std::size_t most_at_once = 32, window = 256;
 
-/// Asks for the A records of n<number>.bench.test.
+/// Asks for the A records of one of bench.test.
 class Question {
 public:
     void be(std::uint16_t id, std::uint32_t number) {
         bytes_ = {static_cast<std::uint8_t>(id >> 8), static_cast<std::uint8_t>(id), 0, 0, 0, 1};
-        const fmt::format_int digits(number);
-        std::size_t at = 12;
-        bytes_[at++] = static_cast<std::uint8_t>(1 + digits.size());
-        bytes_[at++] = 'n';
-        std::memcpy(&bytes_[at], digits.data(), digits.size());
-        at += digits.size();
+        auto* const label = &bytes_[13];
+        auto at = static_cast<std::size_t>(bench_label(label, number) - bytes_.data());
+        bytes_[12] = static_cast<std::uint8_t>(at - 13);
         static constexpr std::string_view rest("\5bench\4test\0\0\1\0\1", 16);
         std::memcpy(&bytes_[at], rest.data(), rest.size());
         size_ = at + rest.size();

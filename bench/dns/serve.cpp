@@ -3,6 +3,7 @@
 // Reads commands: "change N" changes N names, one after the other, and tells after how long the changed answer was on the wire;
 // "ask N" does the same N questions without a change, to see what asking costs. Ends with its input.
 #include "dns/authority.h"
+#include "names.h"
 
 #include <fmt/format.h>
 
@@ -26,6 +27,12 @@ using Steady = std::chrono::steady_clock;
 double ms_since(Steady::time_point start) { return std::chrono::duration<double, std::milli>(Steady::now() - start).count(); }
 
 Name named(const std::string& text) { return Name::from_text(text).value_or(Name()); }
+
+std::string label(unsigned number) {
+    std::string out;
+    bench_label(std::back_inserter(out), number);
+    return out;
+}
 
 Tailored weighted(unsigned seed) {
     Choice choice{.picking = Picking::one, .ttl = 30};
@@ -129,13 +136,13 @@ int main(int count, char** arguments) {
     const bool dynamic = std::string_view(arguments[3]) == "weighted";
     const auto started = Steady::now();
     std::string text = "$TTL 300\n@ SOA ns1 host 1 7200 900 604800 60\n@ NS ns1\nns1 A 127.0.0.1\n";
-    for (unsigned i = 0; i < names && !dynamic; ++i) text += fmt::format("n{} A 10.{}.{}.1\n", i, i >> 8 & 255, i & 255);
+    for (unsigned i = 0; i < names && !dynamic; ++i) text += fmt::format("{} A 10.{}.{}.1\n", label(i), i >> 8 & 255, i & 255);
     auto zone = parse_zone(text, named("bench.test"));
     if (!zone.ok()) fail(zone.error().text());
     const auto authority = std::make_shared<Authority>(Authority::Options{});
     Authority::Update update{.revision = 1};
     update.zones.push_back(std::move(*zone));
-    for (unsigned i = 0; i < names && dynamic; ++i) update.names.emplace_back(named(fmt::format("n{}.bench.test", i)), weighted(i));
+    for (unsigned i = 0; i < names && dynamic; ++i) update.names.emplace_back(named(label(i) + ".bench.test"), weighted(i));
     if (const auto done = authority->apply(std::move(update)); !done.ok()) fail(done.error().text());
     Server server({.port = port}, authority);
     if (const auto done = server.start(); !done.ok()) fail(done.error().text());
@@ -148,7 +155,7 @@ int main(int count, char** arguments) {
         std::vector<double> took;
         std::size_t wrong = 0;
         for (unsigned i = 0; i < times; ++i) {
-            const auto name = named(fmt::format("n{}.bench.test", random() % names));
+            const auto name = named(label(random() % names) + ".bench.test");
             const auto query = write_query(static_cast<std::uint16_t>(i), name, type::a);
             const auto mark = static_cast<unsigned>(revision * 7919);
             const auto start = Steady::now();

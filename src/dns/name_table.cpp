@@ -9,9 +9,10 @@
 namespace orrery::dns {
 
 namespace {
-constexpr unsigned root_bits = 14, node_bits = 6, deepest = root_bits + 8 * node_bits;
+constexpr unsigned root_bits = 17, node_bits = 6, deepest = root_bits + 8 * node_bits;
 /// What most entries have, and what follows them in memory: their name, the draw's cells, a few records.
 constexpr std::size_t fetched_of_entry = 192;
+const NameTable::Page no_names;
 bool is_node(std::uintptr_t slot) { return (slot & 1) != 0; }
 const Entry* entry_of(std::uintptr_t slot) { return reinterpret_cast<const Entry*>(slot); } // NOLINT: a slot is one or the other
 bool is_it(const Entry& entry, std::uint64_t hash, Bytes name) {
@@ -19,7 +20,8 @@ bool is_it(const Entry& entry, std::uint64_t hash, Bytes name) {
 }
 } // namespace
 
-static_assert(sizeof(NameTable::Root) == sizeof(NameTable::Slot) << root_bits);
+static_assert(std::tuple_size_v<decltype(NameTable::Root::pages)> * std::tuple_size_v<decltype(NameTable::Page::slots)> ==
+              1U << root_bits);
 
 /// Up to 64 slots, of which only those used are there. At the deepest level, where hashes are all equal, a plain list.
 struct NameTable::Node {
@@ -39,15 +41,20 @@ NameTable::Node* NameTable::make_node(std::size_t count) {
     return node;
 }
 
-void NameTable::Garbage::FreeNode::operator()(Node* node) const {
-    memory->deallocate(node, Node::size_of(node->count), alignof(Node));
+void NameTable::Garbage::Free::operator()(Node* node) const { memory->deallocate(node, Node::size_of(node->count), alignof(Node)); }
+void NameTable::Garbage::Free::operator()(const Page* page) const {
+    memory->deallocate(const_cast<Page*>(page), sizeof *page, alignof(Page));
 }
 NameTable::Garbage::~Garbage() = default;
 
-NameTable::NameTable() : root_(std::make_unique<Root>()) {}
+NameTable::NameTable() : root_(std::make_unique<Root>()) { root_->pages.fill(&no_names); }
 
 NameTable::~NameTable() {
-    for (const auto slot : root_->slots) free_all(slot);
+    for (const auto* page : root_->pages) {
+        if (page == &no_names) continue;
+        for (const auto slot : page->slots) free_all(slot);
+        Garbage::Free{memory()}(page);
+    }
 }
 
 void NameTable::free_all(Slot slot) {
@@ -58,11 +65,11 @@ void NameTable::free_all(Slot slot) {
     }
     auto* node = Node::of(slot);
     for (std::size_t i = 0; i < node->count; ++i) free_all(node->slots[i]);
-    Garbage::FreeNode{memory()}(node);
+    Garbage::Free{memory()}(node);
 }
 
 const Entry* NameTable::find(const Root& root, std::uint64_t hash, Bytes name) {
-    auto slot = root.slots[hash & ((1U << root_bits) - 1)];
+    auto slot = root.slot(hash);
     for (unsigned shift = root_bits; slot != 0; shift += node_bits) {
         if (!is_node(slot)) return is_it(*entry_of(slot), hash, name) ? entry_of(slot) : nullptr;
         const auto* node = Node::of(slot);
@@ -89,7 +96,7 @@ void NameTable::fetch(const Root& root, std::span<const std::uint64_t> hashes) {
     std::array<Walk, most_fetched> walks;
     auto left = std::min(hashes.size(), walks.size());
     for (std::size_t i = 0; i < left; ++i) {
-        walks[i] = {&root.slots[hashes[i] & ((1U << root_bits) - 1)], nullptr, hashes[i], root_bits};
+        walks[i] = {&root.slot(hashes[i]), nullptr, hashes[i], root_bits};
         __builtin_prefetch(walks[i].slot);
     }
     while (left > 0) {
@@ -121,24 +128,33 @@ void NameTable::fetch(const Root& root, std::span<const std::uint64_t> hashes) {
 }
 
 void NameTable::drop(const Entry* entry) { garbage_.entries.emplace_back(entry, FreeEntry{memory()}); }
-void NameTable::drop(Node* node) { garbage_.nodes.emplace_back(node, Garbage::FreeNode{memory()}); }
+void NameTable::drop(Node* node) { garbage_.nodes.emplace_back(node, Garbage::Free{memory()}); }
 
 const NameTable::Root* NameTable::version() {
     shared_ = true;
+    own_pages_.reset();
     return root_.get();
 }
 
-void NameTable::own_root() {
-    if (!shared_) return;
-    auto copy = std::make_unique<Root>(*root_);
-    garbage_.roots.push_back(std::move(root_));
-    root_ = std::move(copy);
-    shared_ = false;
+NameTable::Slot& NameTable::own_slot(std::uint64_t hash) {
+    if (shared_) {
+        auto copy = std::make_unique<Root>(*root_);
+        garbage_.roots.push_back(std::move(root_));
+        root_ = std::move(copy);
+        shared_ = false;
+    }
+    const auto at = hash % root_->pages.size();
+    if (auto& page = root_->pages[at]; !own_pages_[at]) {
+        auto* copy = new (memory()->allocate(sizeof(Page), alignof(Page))) Page(*page);
+        if (page != &no_names) garbage_.pages.emplace_back(page, Garbage::Free{memory()});
+        page = copy;
+        own_pages_[at] = true;
+    }
+    return const_cast<Slot&>(root_->slot(hash));
 }
 
 void NameTable::set(EntryPtr entry) {
-    own_root();
-    auto& slot = root_->slots[entry->hash & ((1U << root_bits) - 1)];
+    auto& slot = own_slot(entry->hash);
     slot = put(slot, std::move(entry), root_bits);
 }
 
@@ -197,8 +213,7 @@ NameTable::Slot NameTable::put(Slot into, EntryPtr entry, unsigned shift) {
 
 void NameTable::erase(std::uint64_t hash, Bytes name) {
     if (find(hash, name) == nullptr) return;
-    own_root();
-    auto& slot = root_->slots[hash & ((1U << root_bits) - 1)];
+    auto& slot = own_slot(hash);
     slot = without(slot, hash, name, root_bits);
 }
 

@@ -4,6 +4,7 @@
 #include "dns/name_key.h"
 #include "dns/name_memory.h"
 
+#include <bitset>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -17,8 +18,13 @@ class NameTable {
 public:
     using Slot = std::uintptr_t; ///< nothing, an Entry, or a Node with its lowest bit set
     struct Node;
+    /// The first level is wide, so that most of 100,000 names are one step away, and in pages, so that a change copies few of them.
+    struct Page {
+        std::array<Slot, 1 << 10> slots{};
+    };
     struct Root {
-        std::array<Slot, 1 << 14> slots{};
+        std::array<const Page*, 1 << 7> pages;
+        const Slot& slot(std::uint64_t hash) const { return pages[hash % pages.size()]->slots[hash / pages.size() % 1024]; }
     };
     /// What became unreachable.
     class Garbage {
@@ -30,11 +36,13 @@ public:
 
     private:
         friend class NameTable;
-        struct FreeNode {
+        struct Free {
             std::pmr::memory_resource* memory;
             void operator()(Node* node) const;
+            void operator()(const Page* page) const;
         };
-        std::vector<std::unique_ptr<Node, FreeNode>> nodes;
+        std::vector<std::unique_ptr<Node, Free>> nodes;
+        std::vector<std::unique_ptr<const Page, Free>> pages;
         std::vector<EntryPtr> entries;
         std::vector<std::unique_ptr<const Root>> roots;
     };
@@ -61,7 +69,7 @@ public:
     Garbage take_garbage() { return std::exchange(garbage_, {}); }
 
 private:
-    void own_root();
+    Slot& own_slot(std::uint64_t hash);
     Slot put(Slot into, EntryPtr entry, unsigned shift);
     Slot without(Slot from, std::uint64_t hash, Bytes name, unsigned shift);
     Node* make_node(std::size_t count);
@@ -71,7 +79,8 @@ private:
 
     NameMemory memory_;
     std::unique_ptr<Root> root_;
-    bool shared_ = false; ///< a reader may have the root
+    bool shared_ = false; ///< a reader may have the root, and all pages but these
+    std::bitset<1 << 7> own_pages_;
     Garbage garbage_;
 };
 

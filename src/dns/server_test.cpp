@@ -9,6 +9,8 @@
 #include <boost/asio/write.hpp>
 #include <gtest/gtest.h>
 
+#include <deque>
+
 namespace orrery::dns {
 
 namespace {
@@ -101,6 +103,40 @@ TEST(Server, AnswersFromTheAddressThatWasAsked) {
             EXPECT_EQ(answer_text(answer), "a.test 1 A 192.0.2.1");
         }
     }
+}
+
+/// Knows what it was told of.
+class Told final : public Responder {
+public:
+    std::size_t respond(Bytes bytes, const Asker& asker, std::span<std::uint8_t> out) const noexcept override {
+        if (told_.empty() || told_.front() != bytes.data()) ++untold;
+        if (!told_.empty()) told_.pop_front();
+        return answering_.respond(bytes, asker, out);
+    }
+    void expect(std::span<const Bytes> queries) const noexcept override {
+        for (const auto& one : queries) told_.push_back(one.data());
+    }
+    mutable int untold = 0;
+
+private:
+    Echo answering_;
+    mutable std::deque<const std::uint8_t*> told_;
+};
+
+TEST(Server, TellsOfQuestionsInTheirOrderBeforeItAsks) {
+    const auto told = std::make_shared<Told>();
+    Server server({}, told);
+    ASSERT_TRUE(server.start().ok());
+    const auto query = write_query(1, *Name::from_text("a.test"), type::a);
+    asio::io_context loop;
+    asio::ip::udp::socket udp(loop, asio::ip::udp::v4());
+    for (int many = 1; many < 100; many += 7) {
+        for (int i = 0; i < many; ++i) udp.send_to(asio::buffer(query), {asio::ip::make_address("127.0.0.1"), server.port()});
+        std::vector<std::uint8_t> answer(512);
+        for (int i = 0; i < many; ++i) udp.receive(asio::buffer(answer));
+    }
+    server.stop();
+    EXPECT_EQ(told->untold, 0);
 }
 
 /// Says who asked, over whatever transport.

@@ -9,7 +9,7 @@
 namespace orrery::dns {
 
 namespace {
-constexpr unsigned root_bits = 17, node_bits = 6, deepest = root_bits + 8 * node_bits;
+constexpr unsigned root_bits = 17, node_bits = 6, deepest = root_bits + 7 * node_bits;
 /// What most entries have, and what follows them in memory: their name, the draw's cells, a few records.
 constexpr std::size_t fetched_of_entry = 192;
 const NameTable::Page no_names;

@@ -67,6 +67,13 @@ Connection* Worker::open_socket(int family, bool connect_only, int& error) {
         error = errno;
         return nullptr;
     }
+    // The last step of the handshake is not sent on its own: it goes with the request, or not at all where a reset follows. The
+    // second of these is forgotten with the connection, the first stays with a socket that is used again.
+    const int second = 1, off = 0;
+    if (connect_only)
+        ::setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &second, sizeof second);
+    else
+        ::setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &off, sizeof off);
     auto* out = new_connection();
     out->fd = fd;
     out->family = family;
@@ -86,9 +93,6 @@ void Worker::connect_next(Look& look) {
     connection->look = &look;
     look.connection = connection;
     ++counts.connections;
-    // The last step of the handshake is not sent on its own: it goes with the request, or not at all where a reset follows.
-    const int off = 0;
-    ::setsockopt(connection->fd, IPPROTO_TCP, TCP_QUICKACK, &off, sizeof off);
     if (::connect(connection->fd, address.get(), address.size) == 0) {
         connected(look);
     } else if (errno == EINPROGRESS) {

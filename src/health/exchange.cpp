@@ -345,7 +345,8 @@ bool Worker::worth_words(const Look& look, Outcome outcome) const {
 void Worker::finish(Look& look, Outcome outcome, std::string_view words, bool keep_connection) {
     auto& spot = *look.spot;
     deadlines_.remove(look);
-    now_ = real_clock().steady();
+    // One of many connections was there when a call told of all of them: what has been done for others since is not its time.
+    if (!look.plan->is_connect_only()) now_ = real_clock().steady();
     look.seen.outcome = outcome;
     look.seen.total = between(look.begin, now_);
     if (outcome != Outcome::ok || worth_words(look, outcome)) {

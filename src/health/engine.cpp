@@ -20,10 +20,16 @@ Engine::Inbox::Inbox(asio::any_io_executor executor, std::function<void(std::vec
     : executor_(std::move(executor)), take_(std::move(take)) {}
 
 void Engine::Inbox::put(std::vector<Done>& done) {
-    std::lock_guard lock(mutex_);
-    if (!open_) return;
-    std::move(done.begin(), done.end(), std::back_inserter(waiting_));
-    if (std::exchange(posted_, true)) return;
+    {
+        std::lock_guard lock(mutex_);
+        if (!open_) return;
+        if (waiting_.empty())
+            waiting_.swap(done);
+        else
+            std::move(done.begin(), done.end(), std::back_inserter(waiting_));
+        if (std::exchange(posted_, true)) return;
+    }
+    // Without the lock, for who is woken takes it.
     asio::post(executor_, [weak = weak_from_this()] {
         if (const auto self = weak.lock()) self->hand_over();
     });

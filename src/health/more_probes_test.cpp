@@ -160,6 +160,14 @@ CO_TEST(GrpcProbe, AsksTheHealthService) {
     EXPECT_THAT(seen.outcome, ::testing::AnyOf(Outcome::refused, Outcome::unreachable)) << seen.text;
 }
 
+/// gRPC ends what its callbacks run on with the last channel there is, and must not be made to do so in a callback.
+CO_TEST(GrpcProbe, TheLastOneMayGoAsSoonAsItHasLooked) {
+    for (int i = 0; i < 300; ++i) {
+        const auto seen = co_await look_at(grpc_probe({.host = "127.0.0.1", .port = 1}));
+        EXPECT_EQ(seen.outcome, Outcome::refused) << seen.text;
+    }
+}
+
 TEST(GrpcHealth, ReadsTheStatusAndNothingElse) {
     using namespace std::string_view_literals;
     EXPECT_EQ(read_grpc_health(""), 0);

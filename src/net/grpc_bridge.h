@@ -49,15 +49,21 @@ template <class Call, class Start> asio::awaitable<grpc::Status> unary(std::shar
     auto initiate = [executor, call, start = std::move(start)](auto handler) mutable {
         auto slot = asio::get_associated_cancellation_slot(handler);
         if (slot.is_connected()) slot.assign([call](asio::cancellation_type) { call->context.TryCancel(); });
-        // What must come home to the loop: the handler, and the guard that keeps the loop running until then.
-        auto homeward =
-            std::make_shared<std::optional<std::pair<decltype(handler), asio::executor_work_guard<asio::any_io_executor>>>>();
-        homeward->emplace(std::move(handler), asio::make_work_guard(executor));
-        auto done = [executor, call, homeward, slot](grpc::Status status) mutable {
+        // What must come home to the loop: the handler, the guard that keeps the loop running until then, and the call, which may
+        // be the last to hold its channel. gRPC ends the threads of its callbacks with the last channel, and one that did so
+        // from its own callback would abort the program.
+        struct Homeward {
+            decltype(handler) handler;
+            asio::executor_work_guard<asio::any_io_executor> work;
+            std::shared_ptr<Call> call;
+        };
+        auto homeward = std::make_shared<std::optional<Homeward>>();
+        homeward->emplace(std::move(handler), asio::make_work_guard(executor), call);
+        auto done = [executor, homeward, slot](grpc::Status status) mutable {
             // Taken out of gRPC's callback, whose copies may live on and die on another thread.
             auto finish = [taken = std::move(**homeward), slot, status = std::move(status)]() mutable {
                 if (slot.is_connected()) slot.clear();
-                std::move(taken.first)(std::move(status));
+                std::move(taken.handler)(std::move(status));
             };
             homeward->reset();
             asio::post(executor, std::move(finish));

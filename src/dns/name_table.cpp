@@ -20,8 +20,7 @@ bool is_it(const Entry& entry, std::uint64_t hash, Bytes name) {
 }
 } // namespace
 
-static_assert(std::tuple_size_v<decltype(NameTable::Root::pages)> * std::tuple_size_v<decltype(NameTable::Page::slots)> ==
-              1U << root_bits);
+static_assert(NameTable::Root::width * NameTable::Page::width == 1U << root_bits);
 
 /// Up to 64 slots, of which only those used are there. At the deepest level, where hashes are all equal, a plain list.
 struct NameTable::Node {
@@ -143,7 +142,7 @@ NameTable::Slot& NameTable::own_slot(std::uint64_t hash) {
         root_ = std::move(copy);
         shared_ = false;
     }
-    const auto at = hash % root_->pages.size();
+    const auto at = hash % Root::width;
     if (auto& page = root_->pages[at]; !own_pages_[at]) {
         auto* copy = new (memory()->allocate(sizeof(Page), alignof(Page))) Page(*page);
         if (page != &no_names) garbage_.pages.emplace_back(page, Garbage::Free{memory()});

@@ -20,11 +20,13 @@ public:
     struct Node;
     /// The first level is wide, so that most of 100,000 names are one step away, and in pages, so that a change copies few of them.
     struct Page {
-        std::array<Slot, 1 << 10> slots{};
+        static constexpr std::size_t width = 1 << 10;
+        std::array<Slot, width> slots{};
     };
     struct Root {
-        std::array<const Page*, 1 << 7> pages;
-        const Slot& slot(std::uint64_t hash) const { return pages[hash % pages.size()]->slots[hash / pages.size() % 1024]; }
+        static constexpr std::size_t width = 1 << 7;
+        std::array<const Page*, width> pages;
+        const Slot& slot(std::uint64_t hash) const { return pages[hash % width]->slots[hash / width % Page::width]; }
     };
     /// What became unreachable.
     class Garbage {
@@ -80,7 +82,7 @@ private:
     NameMemory memory_;
     std::unique_ptr<Root> root_;
     bool shared_ = false; ///< a reader may have the root, and all pages but these
-    std::bitset<1 << 7> own_pages_;
+    std::bitset<Root::width> own_pages_;
     Garbage garbage_;
 };
 

@@ -22,7 +22,8 @@ bool is_it(const Entry& entry, std::uint64_t hash, Bytes name) {
 
 static_assert(NameTable::Root::width * NameTable::Page::width == 1U << root_bits);
 
-/// Up to 64 slots, of which only those used are there. At the deepest level, where hashes are all equal, a plain list.
+/// Up to 64 slots, of which only those used are there. At the deepest level, where hashes differ no more in what is left to
+/// look at, a plain list.
 struct NameTable::Node {
     std::uint64_t used = 0; ///< a bit for each slot; at the deepest level their number
     std::uint32_t count = 0;

@@ -1,4 +1,4 @@
-"""A server with more resources than one request after the other would bring there in time."""
+"""Stores many resources in a server quickly, over concurrent connections."""
 import json
 import socket
 import time
@@ -13,7 +13,7 @@ def put(server, kind, name, spec):
 
 
 def store_all(server, requests, connections=32):
-    """As fast as they are taken: one on each of many connections."""
+    """Sends the requests, one at a time on each of many connections."""
     sockets = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(connections)]
     for start in range(0, len(requests), connections):
         group = requests[start:start + connections]
@@ -32,9 +32,9 @@ def store_all(server, requests, connections=32):
         one.close()
 
 
-def quiet(server, seconds=600):
-    """Until all that was decided is written, too."""
-    lab.wait_until("the server has written all", lambda: server.metrics().get("orrery_gslb_records_waiting", 0) == 0, seconds, 0.5)
+def wait_idle(server, seconds=600):
+    """Waits until the server has written all decisions and uses little CPU time."""
+    lab.wait_until("the server has written all decisions", lambda: server.metrics().get("orrery_gslb_records_waiting", 0) == 0, seconds, 0.5)
     used = lambda: cpu_seconds(server.process.pid)  # noqa: E731
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -42,4 +42,4 @@ def quiet(server, seconds=600):
         time.sleep(1)
         if used() - before < 0.4:
             return
-    raise lab.Failed("the server is never done")
+    raise lab.Failed(f"the server is not idle after {seconds} s")

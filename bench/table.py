@@ -1,10 +1,10 @@
-"""What the benches share: rows in one form, a table for people, a file for machines."""
+"""Shared code of the benches: rows in one format, printed as a table and written as JSON."""
 import json
 import statistics
 
 
 def row(what, unit, ours, peer=None, peer_name=None, goal=None, larger_is_better=True, ratio=None):
-    """A comparison, or, without a peer, a figure held against its goal (a limit where smaller is better). The ratio is that of the two, unless it is given."""
+    """A comparison with a peer or, without one, a figure with an optional goal (a maximum where smaller is better). `ratio` defaults to that of the two figures."""
     if peer is None:
         holds = None if goal is None else (ours >= goal if larger_is_better else ours <= goal)
         return {"what": what, "unit": unit, "ours": ours, "goal": goal, "holds": holds}
@@ -20,17 +20,17 @@ def number(value):
 
 
 def show(name, rows, file=None):
-    """Prints the table; writes the JSON where a file is named."""
-    lines = [("", "unit", "ours", "peer", "ratio", "goal", "")]
+    """Prints the table, and writes the rows as JSON to `file`."""
+    lines = [("measurement", "unit", "ours", "peer", "ratio", "goal", "result")]
     for r in rows:
         compared = "ratio" in r
-        met = "" if r["goal"] is None else "holds" if (r["ratio"] is not None and r["ratio"] >= r["goal"] if compared else r["holds"]) else "MISSED"
+        met = "" if r["goal"] is None else "met" if (r["ratio"] is not None and r["ratio"] >= r["goal"] if compared else r["holds"]) else "NOT MET"
         goal = "" if r["goal"] is None else f"x {r['goal']}" if compared else number(r["goal"])
         lines.append((r["what"], r["unit"], number(r["ours"]), number(r.get("peer")), f"{r['ratio']:.2f}" if compared and r["ratio"] else "", goal, met))
     widths = [max(len(line[i]) for line in lines) for i in range(7)]
     peers = {r["peer_name"] for r in rows if r.get("peer_name")}
     if peers:
-        print(f"peer: {', '.join(sorted(peers))}; ratios are made so that larger is better")
+        print(f"peer: {', '.join(sorted(peers))}; a larger ratio is better")
     for line in lines:
         print("  ".join(text.ljust(width) if i < 2 or i == 6 else text.rjust(width) for i, (text, width) in enumerate(zip(line, widths))).rstrip())
     if file:
@@ -43,5 +43,5 @@ median = statistics.median
 
 
 def paired(ours, peer):
-    """The ratio of two that were measured in turn: the median of the rounds' ratios, for a machine is faster and slower from one moment to the next."""
+    """The ratio of two series that were measured alternately: the median of the ratios of each round, because the speed of a host varies over time."""
     return median(one / other for one, other in zip(ours, peer))

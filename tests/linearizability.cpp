@@ -12,12 +12,12 @@ constexpr auto never = std::numeric_limits<std::int64_t>::max();
 
 /// The state after the call, or nothing where the call cannot have had this outcome in this state.
 std::optional<std::int64_t> step(const RegisterCall& call, std::int64_t state) {
-    using What = RegisterCall::What;
+    using Type = RegisterCall::Type;
     using Outcome = RegisterCall::Outcome;
-    switch (call.what) {
-    case What::read: return call.value == state ? std::optional(state) : std::nullopt;
-    case What::write: return call.value;
-    case What::compare_and_set:
+    switch (call.type) {
+    case Type::read: return call.value == state ? std::optional(state) : std::nullopt;
+    case Type::write: return call.value;
+    case Type::compare_and_set:
         if (call.outcome == Outcome::refused) return call.expected != state ? std::optional(state) : std::nullopt;
         if (call.expected == state) return call.value;
         // With an unknown outcome it may have been refused.
@@ -135,14 +135,14 @@ private:
 };
 
 std::string in_words(const RegisterCall& call) {
-    using What = RegisterCall::What;
+    using Type = RegisterCall::Type;
     const auto* outcome = call.outcome == RegisterCall::Outcome::done      ? ""
                           : call.outcome == RegisterCall::Outcome::refused ? " refused"
                                                                            : " unknown";
     const auto times =
         call.returned == never ? fmt::format("[{}..]", call.called) : fmt::format("[{}..{}]", call.called, call.returned);
-    if (call.what == What::read) return fmt::format("read {} {}", call.value, times);
-    if (call.what == What::write) return fmt::format("write {}{} {}", call.value, outcome, times);
+    if (call.type == Type::read) return fmt::format("read {} {}", call.value, times);
+    if (call.type == Type::write) return fmt::format("write {}{} {}", call.value, outcome, times);
     return fmt::format("set {} to {}{} {}", call.expected, call.value, outcome, times);
 }
 

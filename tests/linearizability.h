@@ -9,25 +9,26 @@
 #include <unordered_set>
 #include <vector>
 
-/// A small checker of histories: could what concurrent clients saw of registers have come from one copy that does one thing at a
-/// time, each at some instant between its call and its return? After Wing and Gong, with Lowe's memory of configurations already
-/// tried.
+/// A small linearizability checker: could the results that concurrent clients saw of registers have come from one copy that
+/// executes one call at a time, each between its call and its return? The algorithm of Wing and Gong, with Lowe's cache of
+/// configurations.
 namespace orrery::testing {
 
-/// One call on one register. Values other than 0 are written once only; 0 is "not there".
+/// One call on one register. A value other than 0 is written only once; 0 means that the key does not exist.
 struct RegisterCall {
-    enum class What { read, write, compare_and_set };
-    /// unknown: the answer was lost; it may have happened, at any time after the call, or never.
+    enum class Type { read, write, compare_and_set };
+    /// unknown: the answer was lost; the call may have been executed at any time after it was made, or never.
     enum class Outcome { done, refused, unknown };
-    What what = What::read;
+    Type type = Type::read;
     std::string key;
     std::int64_t expected = 0; ///< compare_and_set
     std::int64_t value = 0;    ///< written, or read
     Outcome outcome = Outcome::done;
-    std::int64_t called = 0, returned = 0; ///< in one order for the whole history
+    std::int64_t called = 0, returned = 0; ///< in one total order for the whole history
 };
 
-/// Nothing if it is linearizable; else a sentence with the key and the calls around the first that cannot be placed.
+/// Nothing if the history is linearizable; otherwise a message with the key and the calls around the first one that cannot be
+/// ordered.
 std::optional<std::string> anomaly_in(const std::vector<RegisterCall>& history);
 
 } // namespace orrery::testing

@@ -1,10 +1,10 @@
-// A load generator for HTTP/1.1 servers that costs little itself: so many keep-alive connections on one thread, each with one
-// request under way. Requests are taken in turn from a file made beforehand, so that nothing is rendered while the clock runs.
+// A load generator for HTTP/1.1 servers with little overhead: keep-alive connections on one thread, each with one outstanding
+// request. Requests come one after another from a prepared file, so that none is formatted during the measurement.
 //
 //   bench_api_load PORT CONNECTIONS SECONDS FILE [FIRST]
 //
-// FILE: requests as they go over the wire, each after its length as 4 bytes in the machine's order. FIRST: which one to begin with.
-// Prints one JSON object, with the request to begin with the next time.
+// FILE: raw requests, each after its length as 4 bytes in host byte order. FIRST: the index of the first request.
+// Prints one JSON object; `next` is the index for the next run.
 
 #include <fmt/format.h>
 
@@ -30,8 +30,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-[[noreturn]] void fail(const std::string& why) {
-    fmt::print(stderr, "bench_api_load: {}\n", why);
+[[noreturn]] void fail(const std::string& message) {
+    fmt::print(stderr, "bench_api_load: {}\n", message);
     std::exit(1);
 }
 
@@ -49,7 +49,7 @@ std::vector<std::string> read_requests(const char* path) {
     return out;
 }
 
-/// The value of a header in a head that ends with an empty line, or "".
+/// The value of a header, or "".
 std::string_view header_of(std::string_view head, std::string_view name) {
     for (auto line = head.find("\r\n"); line != std::string_view::npos; line = head.find("\r\n", line + 2)) {
         const auto rest = head.substr(line + 2);
@@ -62,8 +62,8 @@ std::string_view header_of(std::string_view head, std::string_view name) {
     return {};
 }
 
-/// How long the answer at the beginning of `data` is, once it is all there; else 0.
-std::size_t whole_answer(std::string_view data) {
+/// The length of the response at the beginning of `data`; 0 while it is incomplete.
+std::size_t response_length(std::string_view data) {
     const auto end = data.find("\r\n\r\n");
     if (end == std::string_view::npos) return 0;
     const auto head = data.substr(0, end + 2);
@@ -128,17 +128,17 @@ private:
     void send_next(Connection& connection) {
         connection.request = &requests_[next_++ % requests_.size()];
         connection.begun = Clock::now();
-        // Requests are far smaller than a socket's buffer: they go out in one piece.
+        // A request is far smaller than the socket's buffer: one send is enough.
         const auto sent = ::send(connection.fd, connection.request->data(), connection.request->size(), MSG_NOSIGNAL);
         if (sent != static_cast<ssize_t>(connection.request->size()))
-            fail(fmt::format("a request was not taken: {}", std::strerror(errno)));
+            fail(fmt::format("cannot send a request: {}", std::strerror(errno)));
     }
 
     void receive(Connection& connection) {
         const auto got = ::recv(connection.fd, buffer_.data(), buffer_.size(), 0);
         if (got <= 0) fail(fmt::format("the server closed a connection: {}", std::strerror(errno)));
         connection.received.append(buffer_.data(), static_cast<std::size_t>(got));
-        const auto size = whole_answer(connection.received);
+        const auto size = response_length(connection.received);
         if (size == 0) return;
         took_.push_back(static_cast<std::uint32_t>(
             std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - connection.begun).count() / 100));

@@ -1,9 +1,9 @@
-// Asks a name server: bench_dns_load PORT NAMES SECONDS RATE SOCKETS
-// Questions for names of bench.test, A, at random, from so many sockets, in batches; with RATE 0 as many as are answered, 256
-// ahead, else so many a second. Prints {"answered": N, "lost": N, "wrong": N, "seconds": S, "p50_us": U, "p99_us": U}; the last two
-// with a rate only. Who asks has to be quicker than who answers: questions of one size leave as one message, and arrive as many.
-// And a question is put together where it is sent from, so as not to fill the cache that the two share.
-#include "dns/replies.h"
+// A load generator for name servers: bench_dns_load PORT NAMES SECONDS RATE SOCKETS
+// Sends queries for the A records of random names of bench.test, in batches, from SOCKETS sockets: RATE queries per second or, with
+// RATE 0, as many as are answered, with 256 outstanding. Prints {"answered": N, "lost": N, "wrong": N, "seconds": S, "p50_us": U,
+// "p99_us": U}; the last two with a rate only. The client has to be faster than the server: queries of one size are sent as one
+// message (GSO), and each is built in the send buffer, to save the cache that both share.
+#include "dns/udp_batch_sender.h"
 #include "names.h"
 
 #include <fmt/format.h>
@@ -36,7 +36,7 @@ using Steady = std::chrono::steady_clock;
 
 constexpr std::size_t most_at_once = 32, window = 256;
 
-/// Asks for the A records of one of bench.test.
+/// A query for the A records of one name of bench.test.
 class Question {
 public:
     void be(std::uint16_t id, std::uint32_t number) {
@@ -55,11 +55,11 @@ private:
     std::size_t size_ = 0;
 };
 
-/// One client: a socket, and questions on their way.
+/// One client: a socket and its outstanding queries.
 class Asking {
 public:
     Asking(std::uint16_t port, std::uint32_t names, unsigned seed)
-        : names_(names), random_(seed), socket_(::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0)), questions_(socket_) {
+        : names_(names), random_(seed), socket_(::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0)), sender_(socket_) {
         auto& to = reinterpret_cast<sockaddr_in&>(to_);
         to.sin_family = AF_INET;
         to.sin_port = htons(port);
@@ -67,7 +67,7 @@ public:
         if (::connect(socket_, reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) fail("cannot connect");
         there_.msg_name = &to_;
         there_.msg_namelen = sizeof to;
-        const int buffer = 4 << 20; // what is lost shall be lost by who answers
+        const int buffer = 4 << 20; // large, so that losses are those of the server
         ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUFFORCE, &buffer, sizeof buffer);
         for (std::size_t i = 0; i < most_at_once; ++i) {
             in_pieces_[i] = {in_[i].data(), in_[i].size()};
@@ -78,7 +78,7 @@ public:
 
     void keep_times(std::vector<float>& where) {
         times_ = &where;
-        asked_at_.resize(65536);
+        sent_at_.resize(65536);
     }
 
     void send(std::size_t many) {
@@ -86,14 +86,14 @@ public:
         for (std::size_t i = 0; i < many; ++i) {
             const auto id = next_++;
             out_[i].be(id, static_cast<std::uint32_t>(random_() % names_));
-            questions_.add(there_, out_[i].bytes());
-            if (times_ != nullptr) asked_at_[id] = now;
+            sender_.add(there_, out_[i].bytes());
+            if (times_ != nullptr) sent_at_[id] = now;
         }
-        if (questions_.send() != many) fail("cannot send");
+        if (sender_.send() != many) fail("cannot send");
         waiting += many;
     }
 
-    /// Whether there was something.
+    /// Returns whether there was an answer.
     bool receive() {
         const int count = ::recvmmsg(socket_, received_.data(), most_at_once, MSG_DONTWAIT, nullptr);
         if (count <= 0) return false;
@@ -105,7 +105,7 @@ public:
             if (received_[i].msg_len < 28 || (in[2] & 0x80) == 0 || (in[3] & 15) != 0 || in[7] == 0) ++wrong;
             ++answered;
             if (waiting > 0) --waiting;
-            if (times_ != nullptr) times_->push_back(std::chrono::duration<float, std::micro>(last_heard - asked_at_[id]).count());
+            if (times_ != nullptr) times_->push_back(std::chrono::duration<float, std::micro>(last_heard - sent_at_[id]).count());
         }
         return true;
     }
@@ -121,12 +121,12 @@ private:
     int socket_;
     std::uint16_t next_ = 0;
     std::vector<float>* times_ = nullptr;
-    std::vector<Steady::time_point> asked_at_; ///< by identity
+    std::vector<Steady::time_point> sent_at_; ///< by id
     std::array<std::array<std::uint8_t, 1280>, most_at_once> in_{};
     std::array<Question, most_at_once> out_;
     sockaddr_storage to_{};
     msghdr there_{};
-    orrery::dns::Replies questions_;
+    orrery::dns::UdpBatchSender sender_;
     std::array<iovec, most_at_once> in_pieces_{};
     std::array<mmsghdr, most_at_once> received_{};
 };
@@ -143,7 +143,7 @@ int main(int count, char** arguments) {
     const auto batch = std::min(most_at_once, window / sockets);
     std::vector<std::unique_ptr<Asking>> all;
     std::vector<pollfd> ready;
-    std::vector<float> times(static_cast<std::size_t>(2 * rate * length.count())); // all the memory it will need, before it counts
+    std::vector<float> times(static_cast<std::size_t>(2 * rate * length.count())); // allocates all memory before the measurement
     times.clear();
     for (unsigned i = 0; i < sockets; ++i) {
         all.push_back(std::make_unique<Asking>(port, names, i + 1));
@@ -179,7 +179,7 @@ int main(int count, char** arguments) {
         lost += one->lost + one->waiting;
         wrong += one->wrong;
     }
-    if (rate > 0) times.insert(times.end(), lost, 1e6F); // what never came took longer than anything
+    if (rate > 0) times.insert(times.end(), lost, 1e6F); // lost queries count as the slowest
     std::sort(times.begin(), times.end());
     const auto at = [&](std::size_t percent) { return times.empty() ? 0.0F : times[times.size() * percent / 100]; };
     std::cout << fmt::format(

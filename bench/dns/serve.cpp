@@ -1,7 +1,7 @@
 // An authoritative server with many names, for bench/dns/run: serve PORT NAMES static|weighted|echo
-// (echo: no server at all; every packet comes back with a record at its end, for what the sockets themselves cost)
-// Reads commands: "change N" changes N names, one after the other, and tells after how long the changed answer was on the wire;
-// "ask N" does the same N questions without a change, to see what asking costs. Ends with its input.
+// (echo: not a DNS server; returns every packet with a record appended, to measure the cost of the sockets alone)
+// Reads commands: "change N" changes N names, one after the other, and prints the time until a query returned the changed answer;
+// "ask N" sends N queries without a change, to measure the cost of a query. Exits at the end of its input.
 #include "dns/authority.h"
 #include "names.h"
 
@@ -34,15 +34,15 @@ std::string label(unsigned number) {
     return out;
 }
 
-Tailored weighted(unsigned seed) {
-    Choice choice{.picking = Picking::one, .ttl = 30};
+DynamicName weighted(unsigned seed) {
+    AnswerSet answer_set{.policy = SelectionPolicy::weighted, .ttl = 30};
     for (unsigned i = 0; i < 4; ++i)
-        choice.candidates.push_back(
+        answer_set.candidates.push_back(
             {.v4 = std::array<std::uint8_t, 4>{10, static_cast<std::uint8_t>(seed >> 8), static_cast<std::uint8_t>(seed),
                                                static_cast<std::uint8_t>(i + 1)},
              .weight = 1 + i,
              .identity = i});
-    return {.choices = {choice}};
+    return {.answer_sets = {answer_set}};
 }
 
 [[noreturn]] void fail(const std::string& why) {
@@ -50,9 +50,9 @@ Tailored weighted(unsigned seed) {
     std::exit(1);
 }
 
-class Client {
+class TestClient {
 public:
-    explicit Client(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_DGRAM, 0)) {
+    explicit TestClient(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_DGRAM, 0)) {
         sockaddr_in to{};
         to.sin_family = AF_INET;
         to.sin_port = htons(port);
@@ -61,7 +61,7 @@ public:
         ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
         if (::connect(socket_, reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) fail("cannot connect");
     }
-    ~Client() { ::close(socket_); }
+    ~TestClient() { ::close(socket_); }
     /// The first address in the answer, as a number; 0: none.
     std::uint32_t ask(const std::vector<std::uint8_t>& query) const {
         std::array<std::uint8_t, 1500> in{};
@@ -142,12 +142,12 @@ int main(int count, char** arguments) {
     const auto authority = std::make_shared<Authority>(Authority::Options{});
     Authority::Update update{.revision = 1};
     update.zones.push_back(std::move(*zone));
-    for (unsigned i = 0; i < names && dynamic; ++i) update.names.emplace_back(named(label(i) + ".bench.test"), weighted(i));
+    for (unsigned i = 0; i < names && dynamic; ++i) update.dynamic_names.emplace_back(named(label(i) + ".bench.test"), weighted(i));
     if (const auto done = authority->apply(std::move(update)); !done.ok()) fail(done.error().text());
     Server server({.port = port}, authority);
     if (const auto done = server.start(); !done.ok()) fail(done.error().text());
     std::cout << fmt::format(R"({{"port": {}, "ready_ms": {:.1f}}})", server.port(), ms_since(started)) << std::endl;
-    const Client client(server.port());
+    const TestClient client(server.port());
     std::mt19937 random(1);
     std::string command;
     unsigned times = 0;
@@ -161,7 +161,7 @@ int main(int count, char** arguments) {
             const auto start = Steady::now();
             if (command == "change") {
                 Authority::Update one{.revision = revision++};
-                one.names.emplace_back(name, weighted(mark));
+                one.dynamic_names.emplace_back(name, weighted(mark));
                 if (const auto done = authority->apply(std::move(one)); !done.ok()) fail(done.error().text());
             }
             const auto got = client.ask(query);

@@ -1,14 +1,14 @@
-// What bench/gslb/run asks and answers with, names n0.bench.test …:
+// The DNS client and HTTP target of bench/gslb/run, for the names n0.bench.test …:
 //   bench_gslb_ask probe DNS_PORT HTTP_PORT CHANGES POOL...
-//     answers HTTP probes at 127.1.x.y, which is pool 250 x + y - 1, well. After the line "start" those of the pools named are
-//     answered ill and well in turn, until there were so many changes; then all well again, until its input ends. After each answer
-//     that decides it asks for the name of that pool until it is answered otherwise, and tells how long that took, in milliseconds
-//     from the answer to the probe: {"changes", "p50_ms", "p99_ms", "max_ms", "missed"}.
+//     answers HTTP probes on 127.1.x.y, the address of pool 250 x + y - 1, with success. After the line "start", probes of the
+//     named pools fail and succeed alternately, until there were CHANGES changes; then all succeed, until the end of its input.
+//     After each deciding answer it queries a name of the pool until the answer changes, and prints the times from the answer to
+//     the probe: {"changes", "p50_ms", "p99_ms", "max_ms", "missed"}.
 //   bench_gslb_ask load DNS_PORT NAMES
-//     asks for all names as fast as they are answered, and compares each answer. Reads lines: "change NAME=ADDRESS ..." from now on
-//     a name may be answered as before or so ("-": there is no such name); "settled": from now on only so; "end". Each is answered
-//     with a line; the last with {"asked", "answered", "lost", "wrong", "old", "new", "seconds"}: of the answers while a change was
-//     under way, how many were those before and after it.
+//     queries all names as fast as they are answered, and compares each answer. Reads lines: "change NAME=ADDRESS ...": both the
+//     old and the new answer are right from now on ("-": the name does not exist); "applied": only the new one is right; "end".
+//     Each line is answered with a line; the last with {"asked", "answered", "lost", "wrong", "old", "new", "seconds"}, where
+//     "old" and "new" count the answers during a change.
 #include "dns/message.h"
 
 #include <fmt/format.h>
@@ -62,7 +62,7 @@ std::vector<std::uint8_t> question(unsigned name) {
 
 constexpr std::uint32_t none = 0, unreadable = 1;
 
-/// The one address of an answer that says what we asked; `none` for a name that does not exist.
+/// The address in the answer to our query; `none` for a name that does not exist.
 std::uint32_t address_in(const std::uint8_t* in, std::size_t size, const std::vector<std::uint8_t>& asked) {
     if (size < 12 || (in[2] & 0x84) != 0x84 || (in[2] & 2) != 0) return unreadable;
     if (size < asked.size() || std::memcmp(in + 12, asked.data() + 12, asked.size() - 12) != 0) return unreadable;
@@ -109,7 +109,7 @@ public:
 private:
     void tell() {
         told_ = true;
-        if (took_.empty()) fail("nothing has changed");
+        if (took_.empty()) fail("no answer has changed");
         std::sort(took_.begin(), took_.end());
         std::cout << fmt::format(R"({{"changes": {}, "p50_ms": {:.2f}, "p99_ms": {:.2f}, "max_ms": {:.2f}, "missed": {}}})",
                                  took_.size(), took_[took_.size() / 2], took_[took_.size() * 99 / 100], took_.back(), missed_)
@@ -155,7 +155,7 @@ private:
         std::ignore = ::send(socket, text.data(), text.size(), MSG_NOSIGNAL);
     }
 
-    /// What to answer to the probe, noting when.
+    /// The answer to a probe; records its time.
     bool next(unsigned pool) {
         const auto found = turning_.find(pool);
         if (found == turning_.end()) return true;
@@ -165,7 +165,7 @@ private:
         one.pending = true;
         one.before = unreadable;
         ++pending_;
-        // What is answered now is what it changes from: nothing has been told yet.
+        // The current answer is the one before the change: the server does not know of it yet.
         while (one.before == unreadable) one.before = ask_now(pool, one);
         one.since = Steady::now();
         return one.well;
@@ -190,7 +190,7 @@ private:
         std::ignore = ::send(dns_, out.data(), out.size(), 0);
     }
 
-    /// Asks once for each that should change, and waits for the answer.
+    /// Sends a query for each name that should change, and waits for the answer.
     void ask() {
         for (auto& [pool, one] : turning_) {
             if (!one.pending) continue;
@@ -217,7 +217,7 @@ private:
 
 class Load {
 public:
-    Load(std::uint16_t port, unsigned names) : socket_(ask_at(port)), names_(names), asked_(1 << 16) {
+    Load(std::uint16_t port, unsigned names) : socket_(ask_at(port)), names_(names), query_options_(1 << 16) {
         for (unsigned i = 0; i < names; ++i) names_[i].asked = question(i);
         for (std::size_t i = 0; i < batch; ++i) {
             in_pieces_[i] = {in_[i].data(), in_[i].size()};
@@ -266,7 +266,7 @@ private:
         std::vector<std::uint8_t> asked;
         std::uint32_t now = none;
         bool changing = false;
-        std::vector<std::pair<std::uint32_t, Steady::time_point>> before; ///< and until when it could be asked for
+        std::vector<std::pair<std::uint32_t, Steady::time_point>> before; ///< with the time until which it is right
     };
 
     bool command(const std::string& line) {
@@ -277,7 +277,7 @@ private:
         if (word == "start") {
             started_ = true;
             began_ = Steady::now();
-        } else if (word == "settled") {
+        } else if (word == "applied") {
             const auto now = Steady::now();
             for (const auto name : changing_) {
                 names_[name].changing = false;
@@ -292,20 +292,20 @@ private:
                 const auto before = std::exchange(one.now, text == "-" ? none : ntohl(::inet_addr(text.c_str())));
                 if (word == "is") continue;
                 one.changing = true;
-                // An answer can be on its way for longer than the next change takes, but not for longer than all of these.
+                // An answer can be in flight for longer than the next change takes, but not for longer than all of these.
                 if (one.before.size() == 8) one.before.erase(one.before.begin());
                 one.before.emplace_back(before, Steady::time_point::max());
                 changing_.push_back(static_cast<unsigned>(std::atoi(pair.c_str())));
             }
         } else {
-            fail("what is \"" + line + "\"?");
+            fail("unknown command \"" + line + "\"");
         }
         std::cout << "ok" << std::endl;
         return true;
     }
 
-    /// Half of the questions are for names that change: there it can go wrong.
-    unsigned pick() {
+    /// Half of the queries are for names that change.
+    unsigned select_candidates() {
         if (!changing_.empty() && random_() % 2 == 0) return changing_[random_() % changing_.size()];
         return static_cast<unsigned>(random_() % names_.size());
     }
@@ -315,9 +315,9 @@ private:
         std::size_t many = 0;
         for (; many < batch; ++many) {
             const auto id = next_++;
-            if (asked_[id].waiting) break; // still on its way after all the others
-            const auto name = pick();
-            asked_[id] = {name, true, now};
+            if (query_options_[id].waiting) break; // still outstanding after all the others
+            const auto name = select_candidates();
+            query_options_[id] = {name, true, now};
             out_[many] = names_[name].asked;
             out_[many][0] = static_cast<std::uint8_t>(id >> 8);
             out_[many][1] = static_cast<std::uint8_t>(id);
@@ -335,9 +335,9 @@ private:
         const int count = ::recvmmsg(socket_, received_.data(), batch, MSG_DONTWAIT, nullptr);
         for (int i = 0; i < count; ++i) {
             const auto& in = in_[static_cast<std::size_t>(i)];
-            auto& asked = asked_[static_cast<std::size_t>(in[0] << 8 | in[1])];
+            auto& asked = query_options_[static_cast<std::size_t>(in[0] << 8 | in[1])];
             if (!asked.waiting) {
-                ++wrong_; // nobody asked, or it was given up
+                ++wrong_; // no such query, or it was counted as lost
                 continue;
             }
             asked.waiting = false;
@@ -362,7 +362,7 @@ private:
     }
 
     void give_up(Steady::time_point now) {
-        for (auto& one : asked_)
+        for (auto& one : query_options_)
             if (one.waiting && now - one.at > 2s) {
                 one.waiting = false;
                 --waiting_;
@@ -372,7 +372,7 @@ private:
 
     int socket_;
     std::vector<One> names_;
-    std::vector<Asked> asked_;
+    std::vector<Asked> query_options_;
     std::vector<unsigned> changing_;
     std::mt19937 random_{1};
     std::uint16_t next_ = 0;
@@ -397,7 +397,7 @@ int main(int count, char** arguments) {
     } else if (mode == "load" && count == 4) {
         Load(static_cast<std::uint16_t>(number(2)), number(3)).run();
     } else {
-        fail("see the head of ask.cpp");
+        fail("usage: bench_gslb_ask probe|load ...; see the head of ask.cpp");
     }
     return 0;
 }

@@ -1,7 +1,9 @@
-// Looks at many loopback addresses for a while and says what it cost:
+// Probes many loopback addresses for a time and prints the cost:
 //   bench_health KIND TARGETS INTERVAL_MS WARM_S SECONDS PORT [CA_FILE] [PATH] [CONTAINS]
-// KIND: tcp, http (kept connections), http-fresh, https (a handshake each look), https-kept
+// KIND: tcp, http (kept connections), http-fresh, https (a handshake for each probe), https-kept
 #include "health/prober.h"
+#include "health/probes/http_probe.h"
+#include "health/probes/tcp_probe.h"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
@@ -41,7 +43,7 @@ double resident_mb() {
 std::string address_of(int i) { return fmt::format("127.{}.{}.{}", 1 + i / 62500, i / 250 % 250, 1 + i % 250); }
 
 struct Seen {
-    std::uint64_t looks = 0, good = 0, bad = 0;
+    std::uint64_t probes = 0, good = 0, bad = 0;
     std::string trouble;
 };
 
@@ -52,16 +54,17 @@ asio::awaitable<void> measure(asio::io_context& loop, health::Prober& prober, Se
     const auto before = seen;
     const auto cpu = cpu_seconds();
     const auto begin = real_clock().steady();
-    const auto late = prober.counts().late;
+    const auto late = prober.counts().skipped;
     std::ignore = co_await real_clock().sleep(time);
     const auto used = cpu_seconds() - cpu;
     const auto wall = std::chrono::duration<double>(real_clock().steady() - begin).count();
     const auto engine = prober.engine() ? prober.engine()->counts() : health::Engine::Counts{};
-    fmt::print("{{\"checks\": {}, \"good\": {}, \"bad\": {}, \"late\": {}, \"cpu_s\": {:.4f}, \"wall_s\": {:.3f}, \"rss_mb\": "
+    fmt::print("{{\"checks\": {}, \"good\": {}, \"bad\": {}, \"skipped\": {}, \"cpu_s\": {:.4f}, \"wall_s\": {:.3f}, \"rss_mb\": "
                "{:.1f}, \"connections\": {}, "
                "\"handshakes\": {}, \"resumed\": {}, \"reused\": {}, \"trouble\": \"{}\"}}\n",
-               seen.looks - before.looks, seen.good - before.good, seen.bad - before.bad, prober.counts().late - late, used, wall,
-               resident_mb(), engine.connections, engine.handshakes, engine.resumed, engine.reused, seen.trouble.substr(0, 80));
+               seen.probes - before.probes, seen.good - before.good, seen.bad - before.bad, prober.counts().skipped - late, used,
+               wall, resident_mb(), engine.connections, engine.handshakes, engine.resumed, engine.reused,
+               seen.trouble.substr(0, 80));
     std::fflush(stdout);
     co_await group.stop();
     loop.stop();
@@ -95,8 +98,8 @@ int main(int argc, char** argv) {
     asio::io_context loop(1);
     Seen seen;
     health::Prober prober(loop.get_executor(), real_clock(), {},
-                          [&seen](const std::string&, const health::Verdict&, const health::Observation& one, bool) {
-                              ++seen.looks;
+                          [&seen](const std::string&, const health::HealthStateMachine&, const health::Observation& one, bool) {
+                              ++seen.probes;
                               if (health::is_good(one.outcome))
                                   ++seen.good;
                               else {
@@ -111,14 +114,15 @@ int main(int argc, char** argv) {
             probe = health::tcp_probe({.host = address, .port = port});
         } else {
             const bool secure = kind.starts_with("https");
-            health::HttpLook look;
+            health::HttpProbeOptions options;
             auto to = path;
             if (const auto at = to.find("TARGET"); at != std::string::npos) to.replace(at, 6, address);
-            look.url = secure ? fmt::format("https://bench.test:{}{}", port, to) : fmt::format("http://bench.test:{}{}", port, to);
-            look.address = argc > 10 ? argv[10] : address;
-            look.reuse = kind != "http-fresh" && kind != "https";
-            look.contains = contains;
-            auto made = health::http_probe(std::move(look), tls);
+            options.url =
+                secure ? fmt::format("https://bench.test:{}{}", port, to) : fmt::format("http://bench.test:{}{}", port, to);
+            options.address = argc > 10 ? argv[10] : address;
+            options.reuse = kind != "http-fresh" && kind != "https";
+            options.contains = contains;
+            auto made = health::http_probe(std::move(options), tls);
             if (!made.ok()) {
                 std::cerr << made.error().text() << "\n";
                 return 1;
@@ -126,7 +130,7 @@ int main(int argc, char** argv) {
             probe = *made;
         }
         prober.set(std::to_string(i),
-                   {.probe = std::move(probe), .interval = interval, .timeout = 5s, .remembered = health::Standing::up});
+                   {.probe = std::move(probe), .interval = interval, .timeout = 5s, .remembered = health::HealthState::up});
     }
     asio::co_spawn(loop,
                    measure(loop, prober, seen, std::chrono::seconds(std::atoi(argv[4])), std::chrono::seconds(std::atoi(argv[5]))),

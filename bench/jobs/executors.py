@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -B
-"""What a host costs: five small tasks on ten hosts by our ssh blocks and by Ansible, in one run on the same hosts, and a trivial command on a hundred.
+"""The cost of a host: five small tasks on ten hosts with our ssh blocks and with Ansible, in one run on the same hosts, and a trivial command on a hundred hosts.
 
-`rows(build)` is for bench/jobs/run; by itself: executors.py BUILD_FOLDER [--json FILE]. Needs root (the hosts are namespaces) and ansible-core."""
+bench/jobs/run calls `rows(build)`; standalone: executors.py BUILD_FOLDER [--json FILE]. Needs root (the hosts are namespaces) and ansible-core."""
 import argparse
 import os
 import resource
@@ -47,11 +47,11 @@ def made(hosts):
     for host in hosts:
         seen = host.run("sh", "-c", "cd /srv; cat copy template line shell")
         if seen != "hello\npeers 10.0.0.1,10.0.0.2\na=1\nx\n":
-            raise orrery_lab.Failed(f"{host.name} is not as it should be: {seen!r}")
+            raise orrery_lab.Failed(f"{host.name} has other files than expected: {seen!r}")
 
 
 def by_ansible(hosts, folder, tuned):
-    """(wall seconds, controller's CPU seconds) of one run without connections left from an earlier one."""
+    """(wall seconds, controller's CPU seconds) of one run, without connections of an earlier run."""
     environment = orrery_lab.clean_environment(ANSIBLE_HOME=tempfile.mkdtemp(dir=folder), ANSIBLE_HOST_KEY_CHECKING="True")
     if tuned:
         environment.update(ANSIBLE_PIPELINING="1", ANSIBLE_FORKS=str(len(hosts)))
@@ -68,7 +68,7 @@ def by_ansible(hosts, folder, tuned):
 
 
 def by_us(hosts, path, body, values=None):
-    """The same, from the start of the program to the last answer; logins and start-up are part of it."""
+    """The same for our executor, from the start of the program to the last answer, with logins."""
     begun = time.monotonic()
     driver = Driver(path, nodes_of(hosts), hosts.key_file, quiet=True)
     calls = [driver.start("ssh", host.name, body, values=values or {}) for host in hosts]
@@ -90,20 +90,20 @@ def rows(build, repeats=3):
     seen = {"ours": [], "default": [], "tuned": []}
     hosts.enter()
     values = {"peers": ["10.0.0.1", "10.0.0.2"]}
-    by_us(hosts, path, {"command": ["true"]})  # the first touch of a page cache is nobody's fault
+    by_us(hosts, path, {"command": ["true"]})  # warms the page cache
     for _ in range(repeats):
         for name in seen:
             clear(hosts)
             seen[name].append(by_us(hosts, path, BLOCKS, values) if name == "ours" else by_ansible(hosts, folder, name == "tuned"))
             made(hosts)
-            print(f"five tasks on ten hosts, {name}: {seen[name][-1][0]:.2f} s wall, {seen[name][-1][1] * 1000:.0f} ms CPU at the controller", file=sys.stderr)
+            print(f"five tasks on ten hosts, {name}: {seen[name][-1][0]:.2f} s wall, {seen[name][-1][1] * 1000:.0f} ms CPU on the controller", file=sys.stderr)
     wall = {name: median([one[0] for one in runs]) for name, runs in seen.items()}
     cpu = {name: median([one[1] for one in runs]) * 1000 / (TASKS * len(hosts)) for name, runs in seen.items()}
     out = []
-    for name, words in (("default", "as it comes"), ("tuned", "forks and pipelining")):
-        peer = f"Ansible {version}, {words}"
-        out.append(row(f"five small tasks on 10 hosts, against {words}", "s", wall["ours"], wall[name], peer, 20, larger_is_better=False))
-        out.append(row(f"controller's CPU a task and host, against {words}", "ms", cpu["ours"], cpu[name], peer, 100, larger_is_better=False))
+    for name, settings in (("default", "default settings"), ("tuned", "forks and pipelining")):
+        peer = f"Ansible {version}, {settings}"
+        out.append(row(f"five small tasks on 10 hosts, {settings}", "s", wall["ours"], wall[name], peer, 20, larger_is_better=False))
+        out.append(row(f"controller's CPU for each task and host, {settings}", "ms", cpu["ours"], cpu[name], peer, 100, larger_is_better=False))
     hosts.down()
     return out
 
@@ -114,10 +114,10 @@ def hundred(build, repeats=3):
     hosts.enter()
     runs = [by_us(hosts, path, {"command": ["true"]}) for _ in range(repeats)]
     for wall, cpu in runs:
-        print(f"a trivial command on 100 hosts: {wall:.2f} s wall, {cpu * 1000:.0f} ms CPU at the controller", file=sys.stderr)
+        print(f"a trivial command on 100 hosts: {wall:.2f} s wall, {cpu * 1000:.0f} ms CPU on the controller", file=sys.stderr)
     hosts.down()
     return [row("a trivial command on 100 hosts, logins included", "s", median([one[0] for one in runs]), goal=3, larger_is_better=False),
-            row("the same, controller's CPU a host", "ms", median([one[1] for one in runs]) * 10)]
+            row("the same, controller's CPU for each host", "ms", median([one[1] for one in runs]) * 10)]
 
 
 def main():

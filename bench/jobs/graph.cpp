@@ -1,6 +1,6 @@
-// bench_jobs run|resume FOLDER [tasks=N] [slots=N] [die_at=PERCENT]: a durable graph of tasks that do nothing, ten to a machine,
-// each after the one before it on the same machine; one measurement, as a line of JSON. With die_at the process ends itself there,
-// as if killed; `resume` then goes on.
+// bench_jobs run|resume FOLDER [tasks=N] [slots=N] [die_at=PERCENT]: a durable graph of empty tasks, ten for each node, sequential
+// on the node; prints one measurement as a line of JSON. With die_at the process kills itself at that point; `resume` then
+// continues.
 
 #include "core/log.h"
 #include "core/text.h"
@@ -43,31 +43,30 @@ double resident_bytes() {
     return resident * static_cast<double>(::sysconf(_SC_PAGESIZE));
 }
 
-/// Does nothing, and is done at once.
+/// Does nothing and succeeds immediately.
 class NoOp final : public jobs::Executor {
 public:
     std::function<void()> began;
     std::string_view name() const override { return "noop"; }
-    Place place() const override { return Place::node; }
+    TargetType target_type() const override { return TargetType::node; }
     Result<Unit> check(const json::value&) const override { return Unit{}; }
-    Task<jobs::Outcome> start(Context, jobs::Attempt, jobs::Output&) override {
+    Task<jobs::Outcome> start(Context, const jobs::Attempt&, jobs::Output&) override {
         if (began) began();
         co_return jobs::Outcome::success(jobs::Outcome::Change::unchanged);
     }
-    Task<jobs::Reattached> reattach(Context, jobs::Attempt, jobs::Offsets, jobs::Output&) override {
-        co_return jobs::Reattached{jobs::Reattached::What::ended, jobs::Outcome::success(), {}};
+    Task<jobs::Reattached> reattach(Context, const jobs::Attempt&, jobs::Offsets, jobs::Output&) override {
+        co_return jobs::Reattached{jobs::Reattached::State::ended, jobs::Outcome::success(), {}};
     }
-    Task<Unit> cancel(Context, jobs::Attempt) override { co_return Unit{}; }
-    Task<Unit> clean_up(Context, jobs::Attempt) override { co_return Unit{}; }
-    Task<jobs::Preview> plan(Context, jobs::Attempt) override { co_return jobs::Preview{}; }
+    Task<Unit> cancel(Context, const jobs::Attempt&) override { co_return Unit{}; }
+    Task<Unit> clean_up(Context, const jobs::Attempt&) override { co_return Unit{}; }
+    Task<jobs::Preview> plan(Context, const jobs::Attempt&) override { co_return jobs::Preview{}; }
 };
 
 class NoServices final : public jobs::Membership {
 public:
-    Result<std::vector<jobs::Member>> members(std::string_view, std::string_view) const override {
-        return std::vector<jobs::Member>{};
-    }
-    std::shared_ptr<void> watch(std::function<void(std::string_view)>) override { return {}; }
+    Result<jobs::Members> members(std::string_view, std::string_view) const override { return jobs::Members{}; }
+    std::shared_ptr<void> subscribe(std::function<void(const std::string&)>) override { return {}; }
+    std::shared_ptr<void> follow(std::string_view) override { return {}; }
 };
 
 struct Load {
@@ -130,7 +129,7 @@ asio::awaitable<void> go(asio::io_context& loop, Load load, int& code) {
         }
         co_await makers.join();
     }
-    store::Leadership leadership(executor, **store, {.server = "bench", .alone = true});
+    store::Leadership leadership(executor, **store, {.server = "bench", .exclusive = true});
     jobs::Engine engine(executor, *resources, leadership, services, executors, pool, real_clock(),
                         {.slots = load.slots, .folder = load.folder});
     TaskGroup group(executor);
@@ -146,7 +145,7 @@ asio::awaitable<void> go(asio::io_context& loop, Load load, int& code) {
     engine.on_dispatch([&](Duration time) { latencies.push_back(std::chrono::duration<double, std::milli>(time).count()); });
     group.spawn(leadership.run(ctx));
     group.spawn(engine.run(ctx));
-    std::ignore = co_await leadership.elected(ctx);
+    std::ignore = co_await leadership.wait_until_elected(ctx);
     const auto memory = resident_bytes();
     if (load.mode == "run") {
         json::array tasks;

@@ -1,4 +1,4 @@
-// etcd at its best: its own calls over gRPC, as many in flight as there are clients, nothing of ours in between.
+// Load on etcd with direct gRPC calls, one outstanding call for each client, without our client code.
 
 #include "load.h"
 #include "store/etcd/etcd.grpc.pb.h"
@@ -16,7 +16,7 @@ namespace orrery::bench {
 
 namespace {
 
-/// One client: a call, and when it is answered the next.
+/// One client: one call after another.
 class Client {
 public:
     Client(const Load& load, std::shared_ptr<grpc::Channel> channel, unsigned seed, double until, std::string value)
@@ -76,7 +76,7 @@ std::vector<std::shared_ptr<grpc::Channel>> open_channels(const std::string& whe
     std::vector<std::shared_ptr<grpc::Channel>> channels;
     for (int i = 0; i < std::min(8, (clients + 31) / 32); ++i) {
         grpc::ChannelArguments arguments;
-        arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1); // a connection each
+        arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1); // one connection for each client
         channels.push_back(grpc::CreateCustomChannel(where, grpc::InsecureChannelCredentials(), arguments));
     }
     return channels;

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-/// What one measurement does, and what it found. bench/store/run puts them together.
+/// The parameters and the result of one measurement. bench/store/run combines the results.
 namespace orrery::bench {
 
 struct Load {
@@ -12,8 +12,8 @@ struct Load {
     int clients = 64;
     double seconds = 3;
     int value = 1024; ///< bytes
-    int keys = 1000;  ///< that are written and read
-    int watchers = 0; ///< beside the writers
+    int keys = 1000;  ///< keys that are written and read
+    int watchers = 0; ///< watchers besides the writers
     int rewrites = 0; ///< times each key is written again, in bulk, before the measurement
 };
 
@@ -23,7 +23,7 @@ struct Found {
     double cpu_seconds = 0; ///< of this process
     double open_seconds = 0;
     std::uint64_t deliveries = 0;
-    std::uint64_t garbage = 0; ///< rows that were deleted meanwhile
+    std::uint64_t deleted_rows = 0; ///< superseded rows that were deleted during the measurement
     std::string problem;
 };
 

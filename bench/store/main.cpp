@@ -60,7 +60,7 @@ int main(int argc, char** argv) {
     }
     const auto calls = static_cast<double>(found.calls);
     fmt::print("{{\"rate\": {:.1f}, \"cpu_us\": {:.4f}, \"calls\": {}, \"seconds\": {:.3f}, \"open_seconds\": {:.3f}, "
-               "\"deliveries\": {}, \"garbage\": {}}}\n",
+               "\"deliveries\": {}, \"deleted_rows\": {}}}\n",
                calls / found.seconds, found.cpu_seconds / calls * 1e6, found.calls, found.seconds, found.open_seconds,
-               found.deliveries, found.garbage);
+               found.deliveries, found.deleted_rows);
 }

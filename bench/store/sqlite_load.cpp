@@ -34,7 +34,7 @@ asio::awaitable<void> write_one_by_one(Store& store, Shared& shared, unsigned se
     }
 }
 
-/// Each read waits for its turn on the loop, as a request would.
+/// Each read is scheduled on the loop, as a request would be.
 asio::awaitable<void> read_one_by_one(Store& store, Shared& shared, unsigned seed, asio::any_io_executor executor) {
     std::mt19937 random(seed);
     while (now_seconds() < shared.until) {
@@ -60,7 +60,7 @@ asio::awaitable<void> write_bulk(Store& store, Transaction transaction, std::str
     if (!written.ok()) problem = written.error().text();
 }
 
-/// All keys, in an order that has nothing to do with theirs, so that old and new rows lie mixed as they would after a long life.
+/// All keys in a random order, so that old and new rows are mixed, as in a store that was used for long.
 asio::awaitable<void> fill(Store& store, Shared& shared, asio::any_io_executor executor, unsigned seed) {
     std::vector<unsigned> order(static_cast<std::size_t>(shared.load.keys));
     for (unsigned i = 0; i < order.size(); ++i) order[i] = i;
@@ -98,7 +98,7 @@ asio::awaitable<void> measure(asio::io_context& loop, const Load& load, Found& f
 
     TaskGroup watchers(loop.get_executor()), clients(loop.get_executor());
     for (int i = 0; i < load.watchers; ++i) watchers.spawn(watch(store, found.deliveries));
-    const auto garbage = metric(store, "garbage_rows_deleted");
+    const auto deleted_rows = metric(store, "superseded_rows_deleted_total");
     const auto cpu = cpu_seconds(), start = now_seconds();
     shared.until = start + load.seconds;
     for (int i = 0; i < load.clients; ++i) {
@@ -111,7 +111,7 @@ asio::awaitable<void> measure(asio::io_context& loop, const Load& load, Found& f
     co_await clients.join();
     found.seconds = now_seconds() - start;
     found.cpu_seconds = cpu_seconds() - cpu;
-    found.garbage = static_cast<std::uint64_t>(metric(store, "garbage_rows_deleted") - garbage);
+    found.deleted_rows = static_cast<std::uint64_t>(metric(store, "superseded_rows_deleted_total") - deleted_rows);
     co_await watchers.stop();
     co_await store.stop();
 }

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-/// Login and what goes with it.
+/// Routes of authentication: login, logout, current user, passwords.
 namespace orrery::api {
 
 namespace {
@@ -69,7 +69,7 @@ Task<Unit> set_password(Api::State& state, Call call) {
 void add_identity_routes(Api::State& state) {
     state.router.add({.method = "POST",
                       .pattern = "/v1/login",
-                      .summary = "Exchange a name and password for a token",
+                      .summary = "Log in: exchange a user name and password for a token",
                       .group = "identity",
                       .role = Role::nobody,
                       .request = text_fields({"user", "password"}, {"new_password"}),
@@ -77,21 +77,21 @@ void add_identity_routes(Api::State& state) {
                       .handler = [&state](Call call) { return login(state, std::move(call)); }});
     state.router.add({.method = "POST",
                       .pattern = "/v1/logout",
-                      .summary = "End this session: its token stops working",
+                      .summary = "End this session and revoke its token",
                       .group = "identity",
                       .role = Role::viewer,
                       .status = 204,
                       .handler = [&state](Call call) { return logout(state, std::move(call)); }});
     state.router.add({.method = "GET",
                       .pattern = "/v1/whoami",
-                      .summary = "Who this login is",
+                      .summary = "Show the authenticated user",
                       .group = "identity",
                       .role = Role::viewer,
                       .response = {{"type", "object"}},
                       .handler = [](Call call) { return whoami(std::move(call)); }});
     state.router.add({.method = "POST",
                       .pattern = "/v1/users/{name}/password",
-                      .summary = "Change a password: the own, or as admin anybody's",
+                      .summary = "Change a password: your own, or any user's as admin",
                       .group = "identity",
                       .role = Role::viewer,
                       .request = text_fields({"password"}, {"current"}),

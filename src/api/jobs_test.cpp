@@ -1,4 +1,4 @@
-#include "api/stack_for_tests.h"
+#include "api/server_fixture.h"
 
 #include <gmock/gmock.h>
 
@@ -8,10 +8,10 @@ namespace orrery::api::testing {
 namespace {
 using ::testing::HasSubstr;
 
-asio::awaitable<std::string> settled_state(Stack& stack, std::string name, std::string wanted) {
+asio::awaitable<std::string> wait_for_state(ServerFixture& server, std::string name, std::string wanted) {
     std::string state;
     for (int i = 0; i < 300; ++i) {
-        auto answer = co_await stack.get("/v1/jobs/" + name + "/progress");
+        auto answer = co_await server.get("/v1/jobs/" + name + "/progress");
         if (answer.status == 200) state = std::string(answer.body.at("state").as_string());
         if (state == wanted) break;
         std::ignore = co_await real_clock().sleep(std::chrono::milliseconds(10));
@@ -21,9 +21,9 @@ asio::awaitable<std::string> settled_state(Stack& stack, std::string name, std::
 
 } // namespace
 
-CO_STACK_TEST(Jobs, AreRefusedWholeOrRunAndExplainThemselves) {
-    std::ignore = co_await stack.put("/v1/nodes/n1", R"({"labels":{"role":"web"},"spec":{"address":"10.0.0.1"}})");
-    auto refused = co_await stack.post(
+CO_SERVER_TEST(Jobs, AreRefusedAsAWholeOrRunAndCanBeExplained) {
+    std::ignore = co_await server.put("/v1/nodes/n1", R"({"labels":{"role":"web"},"spec":{"address":"10.0.0.1"}})");
+    auto refused = co_await server.post(
         "/v1/jobs",
         R"({"name":"j","spec":{"tasks":[{"name":"a","on":"web","after":"b","run":{"fake":{}}},{"name":"b","on":"web","after":"a","wait":"nobody"}]}})");
     EXPECT_GE(refused.status, 400);
@@ -31,68 +31,68 @@ CO_STACK_TEST(Jobs, AreRefusedWholeOrRunAndExplainThemselves) {
     EXPECT_THAT(refused.text, HasSubstr("waits for itself"));
     const auto* body = R"({"name":"j","spec":{"tasks":[{"name":"a","on":"web","run":{"fake":{}},"provides":"web"},
         {"name":"b","on":"web","after":"a","wait":{"service":"web","count":1},"with":{"m":"${service.web.addresses}"},"run":{"fake":{}}}]}})";
-    auto plan = co_await stack.post("/v1/job-plans?preview=true", body);
+    auto plan = co_await server.post("/v1/job-plans?preview=true", body);
     EXPECT_EQ(plan.status, 200) << plan.text;
     EXPECT_EQ(plan.body.at("total").as_int64(), 2);
     EXPECT_EQ(plan.body.at("simulation").at("end").as_string(), "succeeded");
     EXPECT_EQ(plan.body.at("previews").as_array().size(), 2u);
-    auto made = co_await stack.post("/v1/jobs", body);
+    auto made = co_await server.post("/v1/jobs", body);
     EXPECT_EQ(made.status, 201) << made.text;
     for (int i = 0; i < 300; ++i) {
-        auto why = co_await stack.get("/v1/jobs/j/why?task=b@n1");
+        auto why = co_await server.get("/v1/jobs/j/why?task=b@n1");
         if (why.text.find("web passing") != std::string::npos && why.text.find("\"waiting\"") != std::string::npos) break;
         std::ignore = co_await real_clock().sleep(std::chrono::milliseconds(10));
     }
-    auto why = co_await stack.get("/v1/jobs/j/why?task=b@n1");
+    auto why = co_await server.get("/v1/jobs/j/why?task=b@n1");
     EXPECT_THAT(why.text, HasSubstr("it waits for 1 of web passing (0 of 1 seen)"));
-    auto missing = co_await stack.get("/v1/jobs/j/missing");
+    auto missing = co_await server.get("/v1/jobs/j/missing");
     EXPECT_THAT(missing.text, HasSubstr("b@n1"));
     EXPECT_FALSE(missing.body.at("done").as_bool());
-    auto paused = co_await stack.post("/v1/jobs/j/pause", R"({"because":"lunch"})");
+    auto paused = co_await server.post("/v1/jobs/j/pause", R"({"reason":"lunch"})");
     EXPECT_EQ(paused.status, 202) << paused.text;
-    stack.membership.pass("web", "n1");
-    auto again = co_await stack.post("/v1/jobs/j/resume", "{}");
+    server.membership.pass("web", "n1");
+    auto again = co_await server.post("/v1/jobs/j/resume", "{}");
     EXPECT_EQ(again.status, 202) << again.text;
-    const auto state = co_await settled_state(stack, "j", "succeeded");
+    const auto state = co_await wait_for_state(server, "j", "succeeded");
     EXPECT_EQ(state, "succeeded");
-    auto tasks = co_await stack.get("/v1/jobs/j/tasks?state=succeeded&limit=1");
+    auto tasks = co_await server.get("/v1/jobs/j/tasks?state=succeeded&limit=1");
     EXPECT_EQ(tasks.body.at("tasks").as_array().size(), 1u) << tasks.text;
     EXPECT_EQ(tasks.body.at("continue").as_string(), "1");
-    auto picture = co_await stack.get("/v1/jobs/j/graph?form=svg");
+    auto picture = co_await server.get("/v1/jobs/j/graph?form=svg");
     EXPECT_THAT(picture.text, HasSubstr("</svg>"));
-    auto dot = co_await stack.get("/v1/jobs/j/graph?form=dot");
+    auto dot = co_await server.get("/v1/jobs/j/graph?form=dot");
     EXPECT_THAT(dot.text, HasSubstr("t0 -> t1"));
-    auto output = co_await stack.get("/v1/jobs/j/output?task=a@n1");
+    auto output = co_await server.get("/v1/jobs/j/output?task=a@n1");
     EXPECT_EQ(output.status, 200) << output.text;
-    auto none = co_await stack.get("/v1/jobs/j/why?task=nobody@n1");
+    auto none = co_await server.get("/v1/jobs/j/why?task=nobody@n1");
     EXPECT_EQ(none.status, 404);
-    auto over = co_await stack.post("/v1/jobs/j/cancel", "{}");
+    auto over = co_await server.post("/v1/jobs/j/cancel", "{}");
     EXPECT_EQ(over.status, 409) << over.text;
 }
 
-CO_STACK_TEST(Jobs, GiveTheirArtefactsToThoseWhoMayRunThem) {
-    std::ignore = co_await stack.put("/v1/nodes/n1", R"({"labels":{"role":"web"},"spec":{"address":"10.0.0.1"}})");
-    stack.collector.files["n1:/var/log/big"] = std::string(600'000, 'x') + "end";
-    auto made = co_await stack.post(
+CO_SERVER_TEST(Jobs, OnlyUsersWhoMayRunJobsReadArtefacts) {
+    std::ignore = co_await server.put("/v1/nodes/n1", R"({"labels":{"role":"web"},"spec":{"address":"10.0.0.1"}})");
+    server.artefact_fetcher.files["n1:/var/log/big"] = std::string(600'000, 'x') + "end";
+    auto made = co_await server.post(
         "/v1/jobs",
         R"({"name":"j","spec":{"tasks":[{"name":"a","on":"web","run":{"fake":{}},"artefacts":["/none","/var/log/big"]}]}})");
     EXPECT_EQ(made.status, 201) << made.text;
-    const auto state = co_await settled_state(stack, "j", "succeeded");
+    const auto state = co_await wait_for_state(server, "j", "succeeded");
     EXPECT_EQ(state, "succeeded");
-    auto list = co_await stack.get("/v1/jobs/j/artefacts?task=a@n1");
+    auto list = co_await server.get("/v1/jobs/j/artefacts?task=a@n1");
     EXPECT_EQ(list.status, 200) << list.text;
     EXPECT_EQ(list.body.at("artefacts").as_array().size(), 2u) << list.text;
-    EXPECT_EQ(list.body.at("artefacts").at(0).at("words").as_string(), "is not there");
+    EXPECT_EQ(list.body.at("artefacts").at(0).at("message").as_string(), "is not there");
     EXPECT_EQ(list.body.at("artefacts").at(1).at("size").to_number<int>(), 600'003);
-    auto bytes = co_await stack.get("/v1/jobs/j/artefact?task=a@n1&number=1");
+    auto bytes = co_await server.get("/v1/jobs/j/artefact?task=a@n1&number=1");
     EXPECT_EQ(bytes.status, 200);
-    EXPECT_EQ(bytes.text, stack.collector.files["n1:/var/log/big"]);
-    auto none = co_await stack.get("/v1/jobs/j/artefact?task=a@n1&number=0");
+    EXPECT_EQ(bytes.text, server.artefact_fetcher.files["n1:/var/log/big"]);
+    auto none = co_await server.get("/v1/jobs/j/artefact?task=a@n1&number=0");
     EXPECT_EQ(none.status, 404);
     EXPECT_THAT(none.text, HasSubstr("/none of n1 is not there"));
-    auto beyond = co_await stack.get("/v1/jobs/j/artefact?task=a@n1&number=7");
+    auto beyond = co_await server.get("/v1/jobs/j/artefact?task=a@n1&number=7");
     EXPECT_EQ(beyond.status, 404);
-    auto earlier = co_await stack.get("/v1/jobs/j/artefacts?task=a@n1&attempt=9");
+    auto earlier = co_await server.get("/v1/jobs/j/artefacts?task=a@n1&attempt=9");
     EXPECT_EQ(earlier.body.at("artefacts").as_array().size(), 0u);
 }
 

@@ -1,6 +1,8 @@
 #include "api/state.h"
 #include "core/ids.h"
 #include "core/text.h"
+#include "core/truncate.h"
+#include "store/copy_age.h"
 
 #include <boost/json/serialize.hpp>
 #include <fmt/format.h>
@@ -11,6 +13,12 @@ namespace orrery::api {
 
 std::string etag_of(store::Revision revision, const std::string& identity) { return fmt::format("\"{}-{}\"", revision, identity); }
 
+void add_copy_age(const Api::State& state, net::Headers& headers) {
+    const auto age = store::copy_age(state.resources.store());
+    if (age <= store::stale_copy_age) return;
+    headers.add(std::string(copy_age_header), fmt::format("{}", std::chrono::duration_cast<std::chrono::seconds>(age).count()));
+}
+
 Result<store::Revision> parse_position(std::string_view text, const std::string& identity, std::string_view field) {
     auto left = text;
     if (left.starts_with("W/")) left.remove_prefix(2);
@@ -19,40 +27,83 @@ Result<store::Revision> parse_position(std::string_view text, const std::string&
     auto [end, failed] = std::from_chars(left.data(), left.data() + left.size(), revision);
     const std::string_view rest(end, static_cast<std::size_t>(left.data() + left.size() - end));
     if (failed != std::errc{} || revision < 0 || (!rest.empty() && !rest.starts_with('-'))) {
-        Error error{Code::invalid, "that is not a revision"};
+        Error error{Code::invalid, "invalid revision"};
         error.fields.push_back(
             {std::string(field),
-             fmt::format("must be a revision such as 12 or an ETag such as \"12-{}\", got \"{}\"", identity, text.substr(0, 64))});
+             fmt::format("must be a revision such as 12 or an ETag such as \"12-{}\", got \"{}\"", identity, truncate(text, 64))});
         return error;
     }
     if (!rest.empty() && rest.substr(1) != identity)
-        return Error{Code::compacted, fmt::format("revision {} is of another store than this one", revision),
-                     "list again and go on from the revision that the list states"};
+        return Error{Code::compacted, fmt::format("revision {} belongs to a different store", revision),
+                     "list again and continue from the revision of the list"};
     return revision;
 }
 
-Task<json::value> read_document(Call& call, std::size_t limit) {
+namespace {
+
+/// FNV-1a, so that all servers accept the token. It detects mistakes; it is no access check.
+std::uint64_t checksum(std::string_view list, std::string_view name) {
+    std::uint64_t sum = 14695981039346656037U;
+    const auto add = [&](std::string_view text) {
+        for (const char c : text) sum = (sum ^ static_cast<unsigned char>(c)) * 1099511628211U;
+    };
+    add(list);
+    add("\n");
+    add(name);
+    return sum;
+}
+
+} // namespace
+
+std::string continue_token(std::string_view list, std::string_view name) {
+    return fmt::format("{:016x}.{}", checksum(list, name), name);
+}
+
+Result<std::string> read_continue_token(std::string_view list, std::string_view token) {
+    constexpr std::size_t digits = 16;
+    if (token.size() > digits && continue_token(list, token.substr(digits + 1)) == token)
+        return std::string(token.substr(digits + 1));
+    return Error{Code::invalid, "must be the \"continue\" value of the previous page of this list", "list again without ?continue"};
+}
+
+Parameter limit_parameter(std::int64_t default_value, std::int64_t max) {
+    return {.name = "limit",
+            .doc = fmt::format("maximum number of items (1 to {}, default {})", max, default_value),
+            .type = "integer",
+            .min = 1,
+            .max = max};
+}
+
+Parameter continue_parameter(std::string list) {
+    return {.name = "continue",
+            .doc = "the \"continue\" value of the previous page",
+            .check = [list = std::move(list)](std::string_view token) {
+                const auto read = read_continue_token(list, token);
+                return read.ok() || token.empty() ? std::string() : read.error().message;
+            }};
+}
+
+Task<json::value> read_document(Call& call, std::size_t limit, EmptyBody empty) {
     CO_TRY(auto text, co_await net::read_all(call.ctx, call.body, limit));
     const auto type = call.request.headers.get("Content-Type");
-    if (type.find("yaml") == std::string_view::npos) {
-        if (text.empty()) co_return Error{Code::invalid, "the request has no body", "send a JSON object"};
-        co_return parse_json(text);
-    }
-    // YAML is for people, and costs a hundred times what JSON does.
-    constexpr std::size_t most_yaml = 256 << 10;
-    if (text.size() > most_yaml)
-        co_return Error{Code::too_large, fmt::format("the body has {} bytes, and YAML is taken up to {}", text.size(), most_yaml),
-                        "send it as JSON; orrery apply does"};
+    if (text.empty() && empty == EmptyBody::object) co_return json::value(json::object{});
+    if (text.empty()) co_return Error{Code::invalid, "the request has no body", "send a JSON object"};
+    if (type.find("yaml") == std::string_view::npos) co_return parse_json(text);
+    // Parsing YAML costs about a hundred times as much as JSON.
+    constexpr std::size_t max_yaml = 256 << 10;
+    if (text.size() > max_yaml)
+        co_return Error{Code::too_large, fmt::format("the body has {} bytes; the limit for YAML is {}", text.size(), max_yaml),
+                        "send the body as JSON, as orrery apply does"};
     CO_TRY(auto documents, parse_yaml(text));
     if (documents.size() != 1)
-        co_return Error{Code::invalid, fmt::format("the body has {} YAML documents, and this path takes one", documents.size()),
-                        "send them one by one; orrery apply does"};
+        co_return Error{Code::invalid, fmt::format("the body has {} YAML documents; this path accepts one", documents.size()),
+                        "send the documents one at a time, as orrery apply does"};
     co_return std::move(documents.front().value);
 }
 
 Result<std::map<std::string, std::string>> read_texts(const json::value& document, std::vector<std::string_view> required,
                                                       std::vector<std::string_view> optional) {
-    Error error{Code::invalid, "the body is not right"};
+    Error error{Code::invalid, "invalid body"};
     const auto* object = document.if_object();
     if (object == nullptr) {
         error.fields.push_back({"(body)", fmt::format("must be a JSON object with {}", fmt::join(required, ", "))});
@@ -69,14 +120,14 @@ Result<std::map<std::string, std::string>> read_texts(const json::value& documen
         } else if (const auto* text = value.if_string()) {
             out.emplace(key, *text);
         } else if (!value.is_null()) {
-            error.fields.push_back({std::string(key), "must be a text"});
+            error.fields.push_back({std::string(key), "must be a string"});
         }
     }
     for (const auto name : required)
         if (!out.contains(std::string(name)) && !object->contains(name))
             error.fields.push_back({std::string(name), "is required"});
         else if (!out.contains(std::string(name)) && object->at(name).is_null())
-            error.fields.push_back({std::string(name), "must be a text"});
+            error.fields.push_back({std::string(name), "must be a string"});
     if (!error.fields.empty()) return error;
     return out;
 }

@@ -21,14 +21,14 @@ void Metrics::request(std::string_view method, std::string_view route, int statu
 }
 
 std::string Metrics::text(const std::vector<std::pair<std::string, double>>& gauges, std::string_view version) const {
-    std::string out = "# HELP orrery_build_info The version that runs.\n# TYPE orrery_build_info gauge\n";
+    std::string out = "# HELP orrery_build_info Version of this server.\n# TYPE orrery_build_info gauge\n";
     out += fmt::format("orrery_build_info{{version=\"{}\"}} 1\n", version);
-    out += "# HELP orrery_http_requests_total Requests answered.\n# TYPE orrery_http_requests_total counter\n";
+    out += "# HELP orrery_http_requests_total HTTP requests answered.\n# TYPE orrery_http_requests_total counter\n";
     for (const auto& [key, statuses] : requests_)
         for (const auto& [status, count] : statuses)
             out += fmt::format("orrery_http_requests_total{{method=\"{}\",route=\"{}\",status=\"{}\"}} {}\n", key.first, key.second,
                                status, count);
-    out += "# HELP orrery_http_request_seconds Time from the request's head to the last byte of its answer.\n# TYPE "
+    out += "# HELP orrery_http_request_seconds Time from the head of a request to the last byte of its response.\n# TYPE "
            "orrery_http_request_seconds histogram\n";
     for (const auto& [key, histogram] : times_) {
         std::uint64_t total = 0;
@@ -42,11 +42,18 @@ std::string Metrics::text(const std::vector<std::pair<std::string, double>>& gau
             fmt::format("orrery_http_request_seconds_sum{{method=\"{}\",route=\"{}\"}} {}\n", key.first, key.second, histogram.sum);
         out += fmt::format("orrery_http_request_seconds_count{{method=\"{}\",route=\"{}\"}} {}\n", key.first, key.second, total);
     }
-    for (const auto& [name, value] : gauges) {
-        out += fmt::format("# TYPE {} {}\n", name, name.ends_with("_total") ? "counter" : "gauge");
-        out += value == static_cast<double>(static_cast<std::int64_t>(value))
-                   ? fmt::format("{} {}\n", name, static_cast<std::int64_t>(value))
-                   : fmt::format("{} {}\n", name, value);
+    // The text format requires all series of a metric together, below one HELP and TYPE.
+    std::map<std::string_view, std::vector<const std::pair<std::string, double>*>> by_metric;
+    for (const auto& gauge : gauges) by_metric[std::string_view(gauge.first).substr(0, gauge.first.find('{'))].push_back(&gauge);
+    for (const auto& [metric, series] : by_metric) {
+        out += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n", metric, metric_help(metric),
+                           metric.ends_with("_total") ? "counter" : "gauge");
+        for (const auto* one : series) {
+            const auto& [name, value] = *one;
+            out += value == static_cast<double>(static_cast<std::int64_t>(value))
+                       ? fmt::format("{} {}\n", name, static_cast<std::int64_t>(value))
+                       : fmt::format("{} {}\n", name, value);
+        }
     }
     return out;
 }

@@ -12,12 +12,12 @@
 
 namespace orrery::api {
 
-/// What /metrics shows of the server itself, in Prometheus' text format. Loop thread only.
+/// Counters of HTTP requests, and the page /metrics in Prometheus text format. Loop thread only.
 class Metrics {
 public:
-    /// A request answered. `route` is its pattern, so that names of resources never become label values.
+    /// Counts an answered request. `route` is a pattern, so that names of resources never become label values.
     void request(std::string_view method, std::string_view route, int status, Duration took);
-    /// The whole page. `gauges` are further values by full name.
+    /// Renders the page. `gauges` are further values by full metric name.
     std::string text(const std::vector<std::pair<std::string, double>>& gauges, std::string_view version) const;
 
 private:
@@ -30,7 +30,10 @@ private:
     std::map<std::pair<std::string, std::string>, Histogram> times_;
 };
 
-/// Resident bytes, CPU seconds, open files and start time of this process, by Prometheus' usual names.
+/// Returns the HELP text of a metric.
+std::string metric_help(std::string_view name);
+
+/// Resident memory, CPU seconds, open files and start time of this process, with the names of the Prometheus client libraries.
 std::vector<std::pair<std::string, double>> process_gauges();
 
 } // namespace orrery::api

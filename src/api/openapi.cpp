@@ -1,13 +1,11 @@
 #include "resource/openapi.h"
 
 #include "api/state.h"
-#include "core/markup.h"
+#include "core/ascii.h"
 
 #include <fmt/format.h>
 
-#include <set>
-
-/// The route table as OpenAPI and as a page to read.
+/// The OpenAPI document, made from the route table.
 namespace orrery::api {
 
 namespace {
@@ -19,39 +17,112 @@ std::vector<std::string> path_parameters(std::string_view pattern) {
     return out;
 }
 
+std::string upper_first(std::string text) {
+    if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
+    return text;
+}
+
+/// "postJobsCancel" for POST /v1/jobs/{name}/cancel. A parameter counts only at the end: getWhyByName.
+std::string id_from_path(const Route& route) {
+    std::string out = ascii_lower(route.method);
+    std::string_view rest = route.pattern;
+    if (rest.starts_with("/v1/")) rest.remove_prefix(3);
+    if (rest.starts_with("/v0.1/")) {
+        rest.remove_prefix(5);
+        out += "Kosmos";
+    }
+    while (rest.starts_with('/')) {
+        rest.remove_prefix(1);
+        const auto segment = rest.substr(0, rest.find('/'));
+        rest.remove_prefix(segment.size());
+        if (segment.empty()) out += "Root";
+        if (segment.starts_with('{') && !rest.empty()) continue;
+        if (segment.starts_with('{')) out += "By";
+        bool begins_word = true;
+        for (const char c : segment) {
+            const bool letter = std::isalnum(static_cast<unsigned char>(c)) != 0;
+            if (letter) out += begins_word ? upper_first(std::string(1, c)) : std::string(1, c);
+            begins_word = !letter;
+        }
+    }
+    return out;
+}
+
+/// Operation ids for generated clients: listNodes, createNode; other routes use the method and the path.
 std::string operation_id(const Route& route) {
-    std::string out = route.method;
-    for (const char c : route.pattern) out += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+    if (route.kind != nullptr && route.pattern == "/v1/" + route.kind->plural())
+        return route.method == "GET" ? "list" + upper_first(route.kind->plural()) : "create" + route.kind->name();
+    if (route.kind != nullptr && route.pattern == fmt::format("/v1/{}/{{name}}", route.kind->plural())) {
+        const std::string_view verb = route.method == "GET"      ? "read"
+                                      : route.method == "PUT"    ? "replace"
+                                      : route.method == "PATCH"  ? "patch"
+                                      : route.method == "DELETE" ? "delete"
+                                                                 : "call";
+        return fmt::format("{}{}", verb, route.kind->name());
+    }
+    return id_from_path(route);
+}
+
+json::object parameter_schema(const Parameter& parameter) {
+    if (parameter.type == "boolean") // "?dry_run" alone means true
+        return {{"anyOf", json::array{json::object{{"type", "boolean"}}, json::object{{"type", "string"}, {"maxLength", 0}}}}};
+    json::object out{{"type", parameter.type}};
+    if (parameter.min) out["minimum"] = *parameter.min;
+    if (parameter.max) out["maximum"] = *parameter.max;
+    if (!parameter.choices.empty()) out["enum"] = json::array(parameter.choices.begin(), parameter.choices.end());
+    return out;
+}
+
+json::array parameters_of(const Route& route) {
+    const json::object text{{"type", "string"}};
+    json::array out;
+    for (const auto& name : path_parameters(route.pattern))
+        out.push_back({{"name", name}, {"in", "path"}, {"required", true}, {"schema", text}});
+    for (const auto& parameter : route.query)
+        out.push_back(
+            {{"name", parameter.name}, {"in", "query"}, {"description", parameter.doc}, {"schema", parameter_schema(parameter)}});
+    for (const auto& name : route.headers)
+        out.push_back({{"name", name}, {"in", "header"}, {"description", header_doc(route, name)}, {"schema", text}});
+    return out;
+}
+
+json::object good_response(const Route& route) {
+    json::object content, out{{"description", "success"}};
+    if (!route.response.empty()) content["application/json"] = json::object{{"schema", route.response}};
+    if (route.media_type == "text/event-stream")
+        content[route.media_type] = json::object{}; // docs/resources.md describes the events
+    else if (!route.media_type.empty())
+        content[route.media_type] = json::object{{"schema", json::object{{"type", "string"}}}};
+    if (!content.empty()) out["content"] = std::move(content);
+    if (!route.headers.empty() && route.method != "DELETE")
+        out["headers"] = json::object{{"ETag", json::object{{"description", "version of the resource, for If-Match"},
+                                                            {"schema", json::object{{"type", "string"}}}}}};
+    return out;
+}
+
+json::object responses_of(const Route& route) {
+    json::object out{{std::to_string(route.status), good_response(route)}};
+    if (route.other_status != 0) out[std::to_string(route.other_status)] = good_response(route);
+    if (route.method == "GET" && !route.headers.empty()) out["304"] = json::object{{"description", "not modified"}};
+    out["default"] =
+        json::object{{"description", "error"},
+                     {"content", json::object{{"application/problem+json",
+                                               json::object{{"schema", json::object{{"$ref", "#/components/schemas/Problem"}}}}}}}};
     return out;
 }
 
 json::object operation(const Route& route) {
-    json::array parameters;
-    for (const auto& name : path_parameters(route.pattern))
-        parameters.push_back({{"name", name}, {"in", "path"}, {"required", true}, {"schema", json::object{{"type", "string"}}}});
-    for (const auto& parameter : route.query)
-        parameters.push_back({{"name", parameter.name},
-                              {"in", "query"},
-                              {"description", parameter.doc},
-                              {"schema", json::object{{"type", parameter.type}}}});
-    json::object good{{"description", "good"}};
-    if (!route.response.empty()) good["content"] = json::object{{"application/json", json::object{{"schema", route.response}}}};
-    json::object responses{
-        {std::to_string(route.status), std::move(good)},
-        {"default",
-         json::object{
-             {"description", "what went wrong"},
-             {"content", json::object{{"application/problem+json",
-                                       json::object{{"schema", json::object{{"$ref", "#/components/schemas/Problem"}}}}}}}}}};
     json::object out{{"operationId", operation_id(route)},
                      {"summary", route.summary},
                      {"tags", json::array{route.group}},
-                     {"responses", std::move(responses)}};
+                     {"responses", responses_of(route)}};
     out["x-role"] = name_of(route.role);
-    if (!parameters.empty()) out["parameters"] = std::move(parameters);
-    if (!route.request.empty())
-        out["requestBody"] = json::object{{"required", true},
-                                          {"content", json::object{{"application/json", json::object{{"schema", route.request}}}}}};
+    if (auto parameters = parameters_of(route); !parameters.empty()) out["parameters"] = std::move(parameters);
+    if (!route.request.empty()) {
+        const json::object body{{"schema", route.request}};
+        out["requestBody"] = json::object{{"required", !route.body_optional},
+                                          {"content", json::object{{"application/json", body}, {"application/yaml", body}}}};
+    }
     out["security"] = route.role == Role::nobody ? json::array{} : json::array{json::object{{"token", json::array{}}}};
     return out;
 }
@@ -67,38 +138,20 @@ json::object problem_schema() {
                  {"code", text},
                  {"detail", text},
                  {"remedy", text},
+                 {"reason", text},
                  {"fields", json::object{{"type", "array"},
                                          {"items", json::object{{"type", "object"},
                                                                 {"properties", json::object{{"path", text}, {"message", text}}}}}}},
                  {"request_id", text}}}};
 }
 
-constexpr std::string_view page_head =
-    R"(<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>orrery API</title><style>
-:root{color-scheme:light dark;--line:#8884;--dim:#888;--accent:#2a6fdb}
-body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
-h1{margin-bottom:0}h2{margin-top:2.5rem;border-bottom:1px solid var(--line)}p.dim,td.dim{color:var(--dim)}
-code,pre{font:13px/1.5 ui-monospace,monospace}pre{background:#8881;padding:.7rem 1rem;border-radius:.4rem;overflow:auto}
-table{border-collapse:collapse;width:100%}td{padding:.25rem .8rem .25rem 0;vertical-align:top;border-bottom:1px solid var(--line)}
-.m{display:inline-block;min-width:4.2rem;font-weight:600;color:var(--accent)}details{margin:.4rem 0}summary{cursor:pointer}nav a{margin-right:1rem}a{color:var(--accent)}
-</style></head><body>)";
-
-void append_fields(const resource::Field& object, const std::string& path, std::string& out) {
-    for (const auto& field : object.children()) {
-        const auto full = path + "." + field.name();
-        std::string notes;
-        if (field.is_required()) notes += "required ";
-        if (field.is_secret()) notes += "sealed, write-only ";
-        if (field.is_immutable()) notes += "cannot change ";
-        if (!field.reference().empty()) notes += "names a " + field.reference() + " ";
-        out += fmt::format("<tr><td><code>{}</code></td><td>{}</td><td class=dim>{}</td></tr>", escape_markup(full),
-                           escape_markup(field.doc()), escape_markup(notes));
-        if (field.type() == resource::Type::object) append_fields(field, full, out);
-    }
-}
-
 } // namespace
+
+std::string_view header_doc(const Route& route, std::string_view name) {
+    if (name == "If-Match") return "an ETag: write only if the resource still has this version; otherwise 412";
+    return route.method == "GET" ? "an ETag: 304 if the resource still has this version"
+                                 : "*: create the resource; fail if it exists";
+}
 
 json::object openapi_document(const Router& router, const resource::Registry& registry, std::string_view version) {
     json::object paths;
@@ -109,10 +162,13 @@ json::object openapi_document(const Router& router, const resource::Registry& re
         for (auto& c : method) c = static_cast<char>(c | 0x20);
         path.get_object()[method] = operation(*route);
     }
-    json::object schemas{{"Problem", problem_schema()}};
+    auto schemas = router.schemas();
+    schemas["Problem"] = problem_schema();
     for (const auto& kind : registry.all()) {
         schemas[kind->name()] = resource::response_schema(*kind);
-        schemas[kind->name() + "Request"] = resource::request_schema(*kind);
+        if (kind->has(resource::Verb::create)) schemas[kind->name() + "Request"] = resource::request_schema(*kind);
+        if (kind->has(resource::Verb::create) || kind->has(resource::Verb::update))
+            schemas[kind->name() + "Replacement"] = resource::replacement_schema(*kind);
     }
     return {{"openapi", "3.1.0"},
             {"info", json::object{{"title", "orrery"},
@@ -123,48 +179,6 @@ json::object openapi_document(const Router& router, const resource::Registry& re
             {"components",
              json::object{{"schemas", std::move(schemas)},
                           {"securitySchemes", json::object{{"token", json::object{{"type", "http"}, {"scheme", "bearer"}}}}}}}};
-}
-
-std::string api_page(const Router& router, const resource::Registry& registry, std::string_view version) {
-    std::string out(page_head);
-    out += fmt::format("<h1>orrery API</h1><p class=dim>version {} · <a href=/openapi.json>openapi.json</a></p>",
-                       escape_markup(version));
-    out += "<p>Every resource is <code>{kind, name, labels, spec, status, revision}</code>. Send <code>Authorization: Bearer "
-           "…</code>; "
-           "<code>orrery login</code> or <code>POST /v1/login</code> gives a token. Errors are "
-           "<code>application/problem+json</code> with a code, a sentence and a remedy. "
-           "<code>ETag</code> and <code>If-Match</code> guard against lost updates, <code>?dry_run</code> shows what a write would "
-           "do, <code>?watch=REVISION</code> streams changes.</p><nav>";
-    std::vector<std::string> groups;
-    std::set<std::string> seen;
-    for (const auto& route : router.routes())
-        if (seen.insert(route->group).second) groups.push_back(route->group);
-    for (const auto& group : groups) out += fmt::format("<a href=\"#{0}\">{0}</a> ", escape_markup(group));
-    out += "</nav>";
-    for (const auto& group : groups) {
-        out += fmt::format("<h2 id=\"{0}\">{0}</h2>", escape_markup(group));
-        const auto* kind = registry.find(group);
-        if (kind != nullptr) out += fmt::format("<p>{}</p>", escape_markup(kind->doc()));
-        for (const auto& route : router.routes()) {
-            if (route->group != group) continue;
-            out += fmt::format("<details><summary><span class=m>{}</span> <code>{}</code> · {}</summary><table>", route->method,
-                               escape_markup(route->pattern), escape_markup(route->summary));
-            out += fmt::format("<tr><td>who</td><td>{}</td></tr>",
-                               route->role == Role::nobody ? "anyone" : fmt::format("{} and above", name_of(route->role)));
-            for (const auto& parameter : route->query)
-                out += fmt::format("<tr><td><code>?{}</code></td><td>{}</td></tr>", escape_markup(parameter.name),
-                                   escape_markup(parameter.doc));
-            out += "</table></details>";
-        }
-        if (kind == nullptr) continue;
-        out += "<details><summary>fields</summary><table>";
-        append_fields(kind->spec(), "spec", out);
-        append_fields(kind->status(), "status", out);
-        out += "</table></details>";
-        if (!kind->example().empty())
-            out += fmt::format("<details><summary>example</summary><pre>{}</pre></details>", escape_markup(kind->example()));
-    }
-    return out + "</body></html>";
 }
 
 } // namespace orrery::api

@@ -6,17 +6,17 @@
 
 namespace orrery::api {
 
-/// The HTTP status of an error: the one place where codes become statuses.
+/// The HTTP status of an error. The only place that maps error codes to statuses.
 int status_of(const Error& error);
 
-/// An error as application/problem+json: title, status, code, detail, remedy, fields, request_id.
+/// An error as an application/problem+json response (RFC 9457): title, status, code, detail, remedy, fields, request_id.
 net::Response problem(const Context& ctx, const Error& error);
-/// The same document's text, for event streams.
+/// The same document as text, for event streams.
 std::string problem_text(const Context& ctx, const Error& error);
 
-/// The field path by which an error says that If-Match did not hold (412 rather than 409).
+/// Field path of an error for a failed If-Match: the status is 412 instead of 409.
 constexpr std::string_view precondition_field = "If-Match";
-/// The field path by which a login says that a new password is needed.
-constexpr std::string_view new_password_field = "new_password";
+/// Field path of an error for the methods of a path: the Allow header of 405.
+constexpr std::string_view allow_field = "Allow";
 
 } // namespace orrery::api

@@ -1,17 +1,32 @@
 #include "api/router.h"
 
 #include "core/ids.h"
+#include "core/truncate.h"
 
+#include <boost/asio/ip/address.hpp>
+#include <boost/asio/ip/address_v6.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cassert>
+#include <charconv>
 
 namespace orrery::api {
 
+bool is_from_loopback(const net::Request& request) {
+    boost::system::error_code error;
+    auto peer = boost::asio::ip::make_address(request.peer, error);
+    if (error) return false;
+    // A dual-stack listener reports IPv4 clients as mapped addresses.
+    if (peer.is_v6() && peer.to_v6().is_v4_mapped())
+        peer = boost::asio::ip::make_address_v4(boost::asio::ip::v4_mapped, peer.to_v6());
+    return peer.is_loopback();
+}
+
 namespace {
 
-/// The next segment of a path, taken off its front: "/v1/nodes" gives "v1".
+/// Removes and returns the first segment of a path: "v1" of "/v1/nodes".
 std::string_view take_segment(std::string_view& path) {
     path.remove_prefix(1);
     const auto end = std::min(path.find('/'), path.size());
@@ -52,51 +67,87 @@ void Router::add(Route route) {
     assert(fresh);
 }
 
-Result<Router::Match> Router::match(std::string_view method, std::string_view path) const {
+const Router::Segment* Router::find(std::string_view path, std::map<std::string, std::string>& parameters) const {
     const auto* at = root_.get();
-    Match match{};
-    const Error nothing_there{Code::not_found, fmt::format("there is nothing at {}", path),
-                              "GET /openapi.json lists every path, /docs explains them"};
-    std::string_view left = path;
-    while (!left.empty()) {
-        const auto segment = take_segment(left);
+    while (!path.empty()) {
+        const auto segment = take_segment(path);
         if (auto literal = at->literal.find(segment); literal != at->literal.end()) {
             at = literal->second.get();
         } else if (at->any && !segment.empty()) {
-            match.path.emplace(at->any_name, segment);
+            parameters.emplace(at->any_name, segment);
             at = at->any.get();
         } else {
-            return nothing_there;
+            return nullptr;
         }
     }
-    if (at->methods.empty()) return nothing_there;
+    return at;
+}
+
+Result<Router::Match> Router::match(std::string_view method, std::string_view path) const {
+    Match match{};
+    const auto* at = find(path, match.path);
+    if (at == nullptr || at->methods.empty())
+        return Error{Code::not_found, fmt::format("no route for {}", truncate(path, 1024)),
+                     "GET /openapi.json lists all paths; /docs describes them"};
     auto found = at->methods.find(method);
     if (found == at->methods.end() && method == "HEAD") found = at->methods.find("GET");
-    if (found == at->methods.end()) {
-        std::vector<std::string_view> offered;
-        for (const auto& [name, route] : at->methods) offered.push_back(name);
-        return Error{Code::unsupported, fmt::format("{} does not take {}", path, method),
-                     fmt::format("it takes {}", fmt::join(offered, ", "))};
-    }
+    if (found == at->methods.end())
+        return Error{Code::unsupported, fmt::format("{} does not support {}", truncate(path, 1024), truncate(method, 64)),
+                     fmt::format("supported methods: {}", fmt::join(methods(path), ", "))};
     match.route = found->second;
     return match;
 }
 
+std::vector<std::string_view> Router::methods(std::string_view path) const {
+    std::map<std::string, std::string> ignored;
+    std::vector<std::string_view> out;
+    const auto* at = find(path, ignored);
+    if (at == nullptr) return out;
+    for (const auto& [name, route] : at->methods) {
+        out.push_back(name);
+        if (name == "GET") out.emplace_back("HEAD");
+    }
+    return out;
+}
+
+namespace {
+
+std::string unknown_parameter(const Route& route, std::string_view name) {
+    std::vector<std::string_view> names;
+    for (const auto& parameter : route.query) names.push_back(parameter.name);
+    if (names.empty()) return "unknown parameter; this path has none";
+    const auto near = nearest(name, names.data(), names.data() + names.size());
+    return near.empty() ? fmt::format("unknown parameter; known are {}", fmt::join(names, ", "))
+                        : fmt::format("unknown parameter; did you mean \"{}\"?", near);
+}
+
+std::string wrong_with(const Parameter& parameter, std::string_view value) {
+    const auto got = [&](std::string wanted) { return fmt::format("{}, got \"{}\"", wanted, truncate(value, 64)); };
+    if (parameter.type == "integer") {
+        std::int64_t number = 0;
+        const auto [end, failed] = std::from_chars(value.data(), value.data() + value.size(), number);
+        const bool is_number = failed == std::errc{} && end == value.data() + value.size();
+        if (parameter.min && parameter.max && (!is_number || number < *parameter.min || number > *parameter.max))
+            return got(fmt::format("must be a number from {} to {}", *parameter.min, *parameter.max));
+        if (!is_number) return got("must be an integer");
+    }
+    if (parameter.type == "boolean" && !value.empty() && value != "true" && value != "false" && value != "1" && value != "0")
+        return got("must be true or false");
+    if (!parameter.choices.empty() &&
+        std::find(parameter.choices.begin(), parameter.choices.end(), value) == parameter.choices.end())
+        return got(fmt::format("must be one of {}", fmt::join(parameter.choices, ", ")));
+    return parameter.check ? parameter.check(value) : std::string();
+}
+
+} // namespace
+
 Result<Unit> check_query(const Route& route, const net::Target& target) {
-    Error error{Code::invalid, "the query is not right"};
+    Error error{Code::invalid, "invalid query"};
     for (const auto& [name, value] : target.query) {
-        const auto known =
-            std::any_of(route.query.begin(), route.query.end(), [&](const Parameter& parameter) { return parameter.name == name; });
-        if (known) continue;
-        std::vector<std::string_view> names;
-        for (const auto& parameter : route.query) names.push_back(parameter.name);
-        const auto near = nearest(name, names.data(), names.data() + names.size());
-        if (names.empty())
-            error.fields.push_back({"?" + name, "unknown parameter; this path takes none"});
-        else if (!near.empty())
-            error.fields.push_back({"?" + name, fmt::format("unknown parameter; did you mean \"{}\"?", near)});
-        else
-            error.fields.push_back({"?" + name, fmt::format("unknown parameter; there are {}", fmt::join(names, ", "))});
+        const auto known = std::find_if(route.query.begin(), route.query.end(),
+                                        [&](const Parameter& parameter) { return parameter.name == name; });
+        auto wrong = known == route.query.end() ? unknown_parameter(route, name) : wrong_with(*known, value);
+        if (!wrong.empty()) error.fields.push_back({fmt::format("?{}", truncate(name, 64)), std::move(wrong)});
     }
     if (!error.fields.empty()) return error;
     return Unit{};
@@ -106,7 +157,7 @@ Result<bool> Call::flag(std::string_view name) const {
     const auto value = query(name);
     if (!value || *value == "false" || *value == "0") return false;
     if (value->empty() || *value == "true" || *value == "1") return true;
-    Error error{Code::invalid, "the query is not right"};
+    Error error{Code::invalid, "invalid query"};
     error.fields.push_back({fmt::format("?{}", name), fmt::format("must be true or false, got \"{}\"", *value)});
     return error;
 }

@@ -3,7 +3,7 @@
 #include <boost/json/serialize.hpp>
 #include <fmt/format.h>
 
-/// What the server says about itself.
+/// Routes of the server itself: health, metrics, API description.
 namespace orrery::api {
 
 namespace {
@@ -18,15 +18,26 @@ Task<Unit> readyz(Api::State& state, Call call) {
     auto ready = state.store().health();
     for (const auto& also : state.readiness)
         if (ready.ok()) ready = also();
-    // Whatever the reason is, to who asks here it means the same: not now.
+    // For load balancers in front of the server every cause means the same: not ready.
     if (!ready.ok()) co_return Error{Code::unavailable, ready.error().message, ready.error().remedy};
-    co_return co_await send_text(call, 200, "text/plain; charset=utf-8", "ready\n");
+    std::string degraded;
+    for (const auto& also : state.degradations)
+        if (auto what = also(); !what.empty()) degraded += fmt::format("degraded: {}\n", what);
+    co_return co_await send_text(call, 200, "text/plain; charset=utf-8", "ready\n" + degraded);
+}
+
+/// Checks access to pages that the configuration can open to anonymous clients. Any role may read them.
+Result<Unit> check_anonymous(const Call& call, Anonymous allowed, std::string_view setting) {
+    if (call.principal.role != Role::nobody || allowed == Anonymous::always) return Unit{};
+    if (allowed == Anonymous::loopback && is_from_loopback(call.request)) return Unit{};
+    return Error{Code::unauthenticated, fmt::format("{} requires a login", call.request.target.path),
+                 fmt::format("send a token with the role viewer, or set {} to always", setting)};
 }
 
 Task<Unit> metrics(Api::State& state, Call call) {
+    CO_TRY(std::ignore, check_anonymous(call, state.options.anonymous_metrics, "server.anonymous_metrics"));
     auto gauges = process_gauges();
     gauges.emplace_back("orrery_event_streams", state.streams);
-    gauges.emplace_back("orrery_store_revision", static_cast<double>(state.store().revision()));
     for (const auto& [name, value] : state.store().metrics()) gauges.emplace_back("orrery_store_" + name, value);
     for (const auto& kind : state.resources.registry().all())
         gauges.emplace_back(fmt::format("orrery_{}", kind->plural()), static_cast<double>(state.store().count(kind->prefix())));
@@ -37,17 +48,19 @@ Task<Unit> metrics(Api::State& state, Call call) {
 }
 
 Task<Unit> openapi(Api::State& state, Call call) {
+    CO_TRY(std::ignore, check_anonymous(call, state.options.anonymous_docs, "server.anonymous_docs"));
     co_return co_await send_text(call, 200, "application/json", state.openapi_text);
 }
 
 Task<Unit> docs(Api::State& state, Call call) {
+    CO_TRY(std::ignore, check_anonymous(call, state.options.anonymous_docs, "server.anonymous_docs"));
     net::Headers headers{{"Content-Type", "text/html; charset=utf-8"},
                          {"Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'"},
                          {"X-Content-Type-Options", "nosniff"}};
     co_return co_await call.out.send(call.ctx, {200, std::move(headers), state.docs_page});
 }
 
-Task<Unit> front_door(Call call) { co_return co_await call.out.send(call.ctx, {302, {{"Location", "/docs"}}, {}}); }
+Task<Unit> redirect_to_docs(Call call) { co_return co_await call.out.send(call.ctx, {302, {{"Location", "/docs"}}, {}}); }
 
 } // namespace
 
@@ -61,15 +74,16 @@ void add_server_routes(Api::State& state) {
                           .status = status,
                           .handler = std::move(handler)});
     };
-    add("/", "The way in: sends a browser to /docs", Role::nobody, 302, [](Call call) { return front_door(std::move(call)); });
-    add("/healthz", "The process lives", Role::nobody, 200, [](Call call) { return healthz(std::move(call)); });
-    add("/readyz", "It can take writes; 503 with the reason where it cannot", Role::nobody, 200,
+    add("/", "Redirect to /docs", Role::nobody, 302, [](Call call) { return redirect_to_docs(std::move(call)); });
+    add("/healthz", "Check that the process is alive", Role::nobody, 200, [](Call call) { return healthz(std::move(call)); });
+    add("/readyz", "Check that the server accepts writes, and list degraded components; 503 if it does not", Role::nobody, 200,
         [&state](Call call) { return readyz(state, std::move(call)); });
-    add("/metrics", "Its own metrics, for Prometheus", Role::nobody, 200,
+    add("/metrics", "Read the metrics of this server in Prometheus text format", Role::nobody, 200,
         [&state](Call call) { return metrics(state, std::move(call)); });
-    add("/openapi.json", "This API, as OpenAPI 3.1", Role::nobody, 200,
+    add("/openapi.json", "Read the OpenAPI 3.1 document of this API", Role::nobody, 200,
         [&state](Call call) { return openapi(state, std::move(call)); });
-    add("/docs", "This API, to read", Role::nobody, 200, [&state](Call call) { return docs(state, std::move(call)); });
+    add("/docs", "Read the documentation of this API", Role::nobody, 200,
+        [&state](Call call) { return docs(state, std::move(call)); });
 }
 
 } // namespace orrery::api

@@ -9,7 +9,7 @@
 
 namespace orrery::api {
 
-/// What the groups of routes share. Private to this folder.
+/// State that the groups of routes share. Private to api.
 struct Api::State {
     resource::Resources& resources;
     identity::Identity& identity;
@@ -20,13 +20,14 @@ struct Api::State {
     Metrics metrics;
     std::vector<std::function<std::vector<std::pair<std::string, double>>()>> gauges;
     std::vector<std::function<Result<Unit>()>> readiness;
-    std::string openapi_text; ///< made once, after the routes
+    std::vector<std::function<std::string()>> degradations;
+    std::string openapi_text; ///< rendered after each change of the route table
     std::string docs_page;
-    TaskGroup background; ///< what outlives the request that began it
-    int streams = 0;      ///< event streams open now
+    TaskGroup background; ///< work that outlives its request
+    int streams = 0;      ///< open event streams
 
-    /// Event-stream frames made lately: a thousand watchers of one change share one rendering. Holding the record keeps its address
-    /// its own.
+    /// Cache of rendered event-stream frames: all watchers of a change share one rendering. The frame holds the record, so that its
+    /// address, which is the key, is not reused.
     struct Frame {
         store::RecordPtr record;
         std::shared_ptr<const std::string> text;
@@ -37,43 +38,69 @@ struct Api::State {
     store::Store& store() { return resources.store(); }
 };
 
-/// Each adds its group of routes.
+// Each function adds one group of routes.
 void add_kind_routes(Api::State& state);
 void add_identity_routes(Api::State& state);
 void add_store_routes(Api::State& state);
 void add_server_routes(Api::State& state);
 void add_job_routes(Api::State& state, jobs::Engine& engine);
-void add_health_routes(Api::State& state, health::Lookout& lookout);
+void add_log_routes(Api::State& state, jobs::Engine& engine);
+void add_why_routes(Api::State& state, const resource::Explainers& explainers);
+void add_job_template_routes(Api::State& state, jobs::Engine& engine, jobs::TemplateController& templates);
+/// Plans a Job without submitting it and sends the plan; the query parameters are those of /v1/job-plans.
+Task<Unit> send_job_plan(Api::State& state, jobs::Engine& engine, Call call, resource::Object job);
+std::vector<Parameter> job_plan_query();
+void add_health_routes(Api::State& state, health::HealthAggregator& aggregator);
 void add_gslb_routes(Api::State& state, gslb::Controller& controller);
+void add_fleet_routes(Api::State& state, fleet::Planner& planner);
 void add_kosmos_routes(Api::State& state);
 void add_externaldns_routes(Api::State& state);
+/// Prefix of the paths that contain a token.
 constexpr std::string_view externaldns_paths = "/externaldns/";
 
-/// May this principal see and touch it? What belongs to users (tokens) is for its owner, as the same directory knows that one, and
-/// for admins.
-bool may_touch(const resource::Kind& kind, const identity::Principal& principal, const resource::Object& object);
+/// Can this principal read and change the object? Objects of a kind with an owner (tokens) are restricted to admins and to the
+/// owner as identified by the same directory.
+bool can_access(const resource::Kind& kind, const identity::Principal& principal, const resource::Object& object);
 
-/// `"12-1a2b..."`: revisions of another store never match.
+/// The ETag of a revision, `"12-1a2b..."`. It contains the identity of the store, so that ETags of other stores never match.
 std::string etag_of(store::Revision revision, const std::string& identity);
-/// A position in the history, from an ETag, an event's id or a plain number. `compacted` where it belongs to another store;
-/// `invalid` where it is none.
+/// Parses a position in the history: an ETag, an event id or a number. `compacted`: it belongs to a different store. `invalid`: it
+/// is malformed.
 Result<store::Revision> parse_position(std::string_view text, const std::string& identity, std::string_view field);
 
-/// The body as JSON (or, where the content type says so, as YAML).
-Task<json::value> read_document(Call& call, std::size_t limit);
-/// An object whose members are among `allowed`, all texts or null: the bodies of the small non-resource routes.
+/// Treatment of an empty body: as {}, or as an error.
+enum class EmptyBody { object, refuse };
+/// Reads the body as JSON, or as YAML by its content type.
+Task<json::value> read_document(Call& call, std::size_t limit, EmptyBody empty = EmptyBody::object);
+/// Reads an object of strings, for the bodies of routes that are not about a resource. `invalid` names missing and unknown members.
 Result<std::map<std::string, std::string>> read_texts(const json::value& document, std::vector<std::string_view> required,
                                                       std::vector<std::string_view> optional);
 
+/// Responses from a stale copy of the store have its age in seconds in this header.
+constexpr std::string_view copy_age_header = "Orrery-Copy-Age";
+/// Adds that header if the copy is stale.
+void add_copy_age(const Api::State& state, net::Headers& headers);
+
 Task<Unit> send_json(Call& call, int status, const json::value& value, net::Headers headers = {});
 
-/// Whoever the request's headers say; nobody where they say nothing. `unauthenticated` where they are wrong.
-Task<identity::Principal> who_asks(Api::State& state, Context ctx, const net::Request& request);
+/// The principal of the credentials in the headers; without credentials, a principal without a role. `unauthenticated`: the
+/// credentials are invalid.
+Task<identity::Principal> authenticate(Api::State& state, Context ctx, const net::Request& request);
 
-/// Serves one kind's changes as server-sent events until the client leaves.
+/// Streams the changes of a kind, or of one object, as server-sent events until the client disconnects.
 Task<Unit> stream_changes(Api::State& state, Call call, const resource::Kind& kind, std::string name, std::string from);
 
+/// Encodes and decodes the "continue" value of a list. It has a checksum over the list, so that the token of another list is
+/// refused.
+std::string continue_token(std::string_view list, std::string_view name);
+Result<std::string> read_continue_token(std::string_view list, std::string_view token);
+/// The query parameters of paged lists.
+Parameter limit_parameter(std::int64_t default_value, std::int64_t max);
+Parameter continue_parameter(std::string list);
+
 json::object openapi_document(const Router& router, const resource::Registry& registry, std::string_view version);
+/// Describes a conditional header of a route.
+std::string_view header_doc(const Route& route, std::string_view name);
 std::string api_page(const Router& router, const resource::Registry& registry, std::string_view version);
 
 } // namespace orrery::api

@@ -1,16 +1,16 @@
 #pragma once
 
-#include "health/lookout.h"
+#include "health/vantages/health_aggregator.h"
 
 #include <string>
 #include <vector>
 
 namespace orrery::app {
 
-/// `orrery checker --join URL`: a vantage point elsewhere, for a server. Returns the exit code.
-int run_checker(std::vector<std::string> flags);
+/// `orrery checker --join URL`: a remote vantage point of a server. Returns the exit code.
+int run_checker(std::vector<std::string> arguments);
 
-/// HOST:PORT, to which a connection is taken whenever a vantage is well. `invalid` where it is none.
-Result<health::Wanted> read_canary(const std::string& text);
+/// Parses a canary, HOST:PORT: a TCP check that succeeds while the network of the vantage works. `invalid`: malformed.
+Result<health::CheckSpec> read_canary(const std::string& text);
 
 } // namespace orrery::app

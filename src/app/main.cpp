@@ -1,4 +1,5 @@
 #include "app/checker.h"
+#include "app/hardening.h"
 #include "app/offline.h"
 #include "app/server.h"
 #include "app/settings.h"
@@ -11,22 +12,21 @@
 #include <unistd.h>
 #include <vector>
 
-/// The one binary: `orrery server` runs the server, `orrery checker` a vantage elsewhere, every other word is a command of the
-/// client.
+/// The program: `orrery server` runs the server, `orrery checker` a remote vantage, all other commands are those of the client.
 namespace orrery::app {
 namespace {
 
 constexpr const char* server_help = R"(Usage: orrery server [--config FILE] [--SETTING VALUE]...
 
 Runs the server until SIGTERM or SIGINT. Settings come from flags, then ORRERY_* variables, then the file
-(/etc/orrery/orrery.yaml unless named), then defaults; `orrery config show` lists them all with where each came from.
+(default: /etc/orrery/orrery.yaml), then defaults; `orrery config show` lists all settings with their origin.
 
 Examples:
-  orrery server                                        on this machine only, store in /var/lib/orrery
-  orrery server --data-folder ./data                   the same, in a folder of your own
+  orrery server                                        on loopback, store in /var/lib/orrery
+  orrery server --data-folder ./data                   the same, in another folder
   orrery server --server-listen 0.0.0.0:8421 --server-tls-certificate c.pem --server-tls-key k.pem
-  orrery server --store-url etcd://10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379/orrery
-  orrery server --run api                              answers the API and leaves the controllers to other servers
+  orrery server --store-url etcds://10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379/orrery
+  orrery server --run api                              the API only; other servers run the controllers
 )";
 
 void configure_log(const Config& config) {
@@ -46,10 +46,9 @@ int run_server(std::vector<std::string> flags) {
     for (auto& flag : flags) {
         if (flag == "--help" || flag == "-h") {
             std::cout << server_help;
-            return 0;
+            return cli::finish_output(std::cout, std::cerr, cli::exit_code::ok);
         }
-        if (flag == "--run" || flag.starts_with("--run="))
-            flag.replace(0, 5, "--server-run"); // the short form of the one people type
+        if (flag == "--run" || flag.starts_with("--run=")) flag.replace(0, 5, "--server-run"); // short form of a frequent flag
     }
     auto config = load_config(flags, process_environment());
     if (!config.ok()) {
@@ -57,10 +56,15 @@ int run_server(std::vector<std::string> flags) {
         return cli::exit_code_of(config.error());
     }
     configure_log(*config);
-    return serve(*config, version_text);
+    return serve(*config, version_text, [flags]() -> Result<Config> {
+        TRY(auto fresh, load_config(flags, process_environment()));
+        configure_log(fresh);
+        return fresh;
+    });
 }
 
 int run(std::vector<std::string> args) {
+    forbid_dumps();
     if (!args.empty() && args.front() == "server") return run_server({args.begin() + 1, args.end()});
     if (!args.empty() && args.front() == "checker") return run_checker({args.begin() + 1, args.end()});
     cli::Application application;
@@ -68,8 +72,8 @@ int run(std::vector<std::string> args) {
     application.commit = version_commit;
     application.settings = server_settings();
     application.load_config = &load_config;
-    application.offline = {&verify_store_file, &restore_store_file};
-    application.own_commands = {{"server", "Run the server"}, {"checker", "Look from here at what a server monitors"}};
+    application.offline = {&verify_store_file, &restore_store_file, &reset_admin};
+    application.own_commands = {{"server", "Run the server"}, {"checker", "Probe the targets of a server from this host"}};
     auto streams = cli::Streams::standard();
     return cli::run(std::move(args), streams, application);
 }

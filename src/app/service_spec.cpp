@@ -1,23 +1,14 @@
 #include "app/service_spec.h"
 
+#include "core/json_fields.h"
+
 #include <fmt/format.h>
 
 namespace orrery::app {
 
-std::string text_in(const json::object& object, std::string_view key) {
-    const auto* value = object.if_contains(key);
-    return value != nullptr && value->is_string() ? std::string(std::string_view(value->get_string())) : std::string();
-}
-
 std::optional<double> number_in(const json::object& object, std::string_view key) {
     const auto* value = object.if_contains(key);
     return value != nullptr && value->is_number() ? std::optional(value->to_number<double>()) : std::nullopt;
-}
-
-const json::object& part_of(const json::object& object, std::string_view key) {
-    static const json::object none;
-    const auto* value = object.if_contains(key);
-    return value != nullptr && value->is_object() ? value->get_object() : none;
 }
 
 bool ServiceSpec::allows_plaintext() const {
@@ -28,21 +19,22 @@ bool ServiceSpec::allows_plaintext() const {
 Result<std::string> ServiceSpec::secret(std::string_view value) const {
     const auto name = text("credentials");
     auto out = resources_.reveal(*resources_.registry().find("Secret"), name, fmt::format("spec.values.{}", value));
-    if (!out.ok()) return Error{Code::not_found, fmt::format("Secret {} has no value \"{}\"", name, value), "add it"};
+    if (!out.ok())
+        return Error{Code::not_found, fmt::format("Secret {} has no value \"{}\"", name, value), "add the value to the Secret"};
     return out;
 }
 
 Result<drivers::OpenstackLogin> ServiceSpec::openstack_login() const {
-    const auto& keystone = part_of(spec_, "keystone");
+    const auto& keystone = object_at(spec_, "keystone");
     drivers::OpenstackLogin login;
-    login.url = text_in(keystone, "url");
+    login.url = text_at(keystone, "url");
     login.allow_plaintext = allows_plaintext();
-    login.user = text_in(keystone, "user");
-    login.user_domain = text_in(keystone, "user_domain");
-    login.project = text_in(keystone, "project");
-    login.project_domain = text_in(keystone, "project_domain");
-    login.credential = text_in(keystone, "credential");
-    login.region = text_in(keystone, "region");
+    login.user = text_at(keystone, "user");
+    login.user_domain = text_at(keystone, "user_domain");
+    login.project = text_at(keystone, "project");
+    login.project_domain = text_at(keystone, "project_domain");
+    login.credential = text_at(keystone, "credential");
+    login.region = text_at(keystone, "region");
     if (login.credential.empty()) {
         TRY(login.password, secret("password"));
     } else {

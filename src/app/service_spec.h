@@ -1,5 +1,7 @@
 #pragma once
 
+#include "core/json_fields.h"
+#include "core/text.h"
 #include "drivers/keystone/session.h"
 #include "resource/resources.h"
 
@@ -9,20 +11,18 @@
 
 namespace orrery::app {
 
-/// Of an object's fields: nothing where there is none, or it is of another sort. Kinds have checked what must be there.
-std::string text_in(const json::object& object, std::string_view key);
+/// The value of a field; nullopt if the field is absent or has another type.
 std::optional<double> number_in(const json::object& object, std::string_view key);
-const json::object& part_of(const json::object& object, std::string_view key);
 
-/// What a Publisher or a Source says of the service it speaks to.
+/// The connection fields of a Publisher or a Source: URL, credentials, TLS policy.
 class ServiceSpec {
 public:
     /// Both must outlive this.
     ServiceSpec(const resource::Resources& resources, const json::object& spec) : resources_(resources), spec_(spec) {}
 
-    std::string text(std::string_view key) const { return text_in(spec_, key); }
+    std::string text(std::string_view key) const { return text_at(spec_, key); }
     bool allows_plaintext() const;
-    /// A value of the Secret that it names; `not_found` says what that lacks.
+    /// A value of the Secret that the spec names. `not_found` names the missing value.
     Result<std::string> secret(std::string_view value) const;
     Result<drivers::OpenstackLogin> openstack_login() const;
 

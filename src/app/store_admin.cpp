@@ -2,6 +2,7 @@
 
 #include "core/ids.h"
 #include "core/log.h"
+#include "store/etcd/etcd_store.h"
 #include "store/migrate.h"
 #include "store/sqlite/backup.h"
 #include "store/sqlite/sqlite_store.h"
@@ -14,67 +15,85 @@ namespace {
 
 class Admin final : public api::StoreAdmin {
 public:
-    Admin(asio::any_io_executor executor, const Config& config, StorePlace place, store::Gate& store, std::function<void()> moved)
-        : executor_(std::move(executor)), config_(config), place_(std::move(place)), store_(store), moved_(std::move(moved)) {}
+    Admin(asio::any_io_executor executor, const Config& config, StoreLocation location, store::FreezableStore& store,
+          std::function<void()> migrated)
+        : executor_(std::move(executor)),
+          config_(config),
+          location_(std::move(location)),
+          store_(store),
+          migrated_(std::move(migrated)) {}
 
-    std::string engine() const override { return place_.engine == StorePlace::Engine::sqlite ? "sqlite" : "etcd"; }
-    std::string location() const override { return place_.url; }
+    std::string engine() const override { return location_.engine == StoreLocation::Engine::sqlite ? "sqlite" : "etcd"; }
+    std::string location() const override { return location_.url; }
 
     Task<Backup> backup(Context ctx) override {
-        if (place_.engine != StorePlace::Engine::sqlite)
-            co_return Error{Code::unsupported, "this server's store is in etcd, which makes its own backups",
+        if (location_.engine != StoreLocation::Engine::sqlite)
+            co_return Error{Code::unsupported, "the store of this server is etcd, which has its own backup tool",
                             "etcdctl snapshot save FILE"};
-        // Beside the store: the same disk has room for it or says so, and the same user alone can read it.
-        const auto file = place_.file.parent_path() / fmt::format("backup-{}.tmp", random_id());
+        // In the folder of the store: on the same file system, and readable by the same user only.
+        const auto file = location_.file.parent_path() / fmt::format("backup-{}.tmp", random_id());
         CO_TRY(const auto revision, co_await store::backup_to(ctx, store_.inner(), file));
         co_return Backup{file.string(), revision};
     }
 
+    Result<Unit> check_target(const std::string& to) const override {
+        TRY(std::ignore, target_of(to));
+        return Unit{};
+    }
+
     Task<Migration> migrate(Context ctx, std::string to, std::function<void(std::int64_t, std::int64_t)> progress) override {
-        CO_TRY(const auto place, place_from_url(to));
-        if (place_.engine != StorePlace::Engine::sqlite)
-            co_return Error{Code::unsupported, fmt::format("this server's store is at {} already", place_.url),
-                            "only a store in SQLite can be moved"};
-        if (place.engine != StorePlace::Engine::etcd)
-            co_return Error{Code::invalid, "a store can be moved to etcd only",
-                            "write etcd://host:2379,host:2379/prefix; to copy a file, use backup and restore"};
-        log::info(ctx, "moving the store from {} to {}", place_.url, place.url);
-        CO_TRY(auto target, co_await open_store(ctx, executor_, config_, place));
-        auto outcome = co_await move_to(ctx, *target, place.url, std::move(progress));
+        CO_TRY(const auto location, target_of(to));
+        log::info(ctx, "store migration started: from={} to={}", location_.url, location.url);
+        CO_TRY(auto target, co_await open_store(ctx, executor_, config_, location));
+        auto outcome = co_await move_to(ctx, *target, location.url, std::move(progress));
         co_await target->stop();
         if (!outcome.ok())
-            log::warn(ctx, "the store stays at {}: {}", place_.url, outcome.error().text());
+            log::warn(ctx, "store migration failed; the store stays: store={} error={}", location_.url, outcome.error().text());
         else
-            moved_();
+            migrated_();
         co_return outcome;
     }
 
 private:
+    Result<StoreLocation> target_of(const std::string& to) const {
+        TRY(auto location, location_from_url(to));
+        if (location_.engine != StoreLocation::Engine::sqlite)
+            return Error{Code::unsupported, fmt::format("the store of this server is already at {}", location_.url),
+                         "only an SQLite store can be migrated"};
+        if (location.engine != StoreLocation::Engine::etcd)
+            return Error{Code::invalid, "a store can be migrated to etcd only",
+                         "use etcds://host:2379,host:2379/prefix; to copy a file, use backup and restore"};
+        TRY(auto options, store::parse_etcd_url(location.url));
+        options.allow_plaintext = config_.boolean("store.etcd.allow_plaintext");
+        TRY(std::ignore, store::check_etcd_plaintext(options));
+        return location;
+    }
+
     Task<Migration> move_to(Context ctx, store::Store& target, std::string where,
                             std::function<void(std::int64_t, std::int64_t)> progress) {
         CO_TRY(const auto report, co_await store::migrate(ctx, store_, target, std::move(progress)));
-        // From this commit on the file says where the store is: the moment of the move.
-        auto sealed = co_await store::seal_moved(ctx, store_.inner(), where);
+        // This commit completes the migration: from now on the file names the new store.
+        auto sealed = co_await store::seal_migrated(ctx, store_.inner(), where);
         if (!sealed.ok()) {
-            store_.thaw();
+            store_.accept_writes();
             co_return std::move(sealed).error();
         }
-        log::info(ctx, "moved {} keys to {}; digest {}", report.keys, where, report.digest);
+        log::info(ctx, "store migrated: keys={} to={} digest={}", report.keys, where, report.digest);
         co_return Migration{static_cast<std::int64_t>(report.keys), report.digest};
     }
 
     asio::any_io_executor executor_;
     const Config& config_;
-    StorePlace place_;
-    store::Gate& store_;
-    std::function<void()> moved_;
+    StoreLocation location_;
+    store::FreezableStore& store_;
+    std::function<void()> migrated_;
 };
 
 } // namespace
 
-std::unique_ptr<api::StoreAdmin> make_store_admin(asio::any_io_executor executor, const Config& config, StorePlace place,
-                                                  store::Gate& store, std::function<void()> moved) {
-    return std::make_unique<Admin>(std::move(executor), config, std::move(place), store, std::move(moved));
+std::unique_ptr<api::StoreAdmin> make_store_admin(asio::any_io_executor executor, const Config& config, StoreLocation location,
+                                                  store::FreezableStore& store, std::function<void()> migrated) {
+    return std::make_unique<Admin>(std::move(executor), config, std::move(location), store, std::move(migrated));
 }
 
 } // namespace orrery::app

@@ -3,16 +3,16 @@
 #include "api/api.h"
 #include "app/store_choice.h"
 #include "core/config.h"
-#include "store/gate.h"
+#include "store/freezable_store.h"
 
 #include <functional>
 #include <memory>
 
 namespace orrery::app {
 
-/// The API's port for the store as a whole, on the engine that runs. `moved` is called after a migration: the server must then
+/// Implements the port of the API for administration of the store. `migrated` is called after a migration: the server must then
 /// start again on the new store.
-std::unique_ptr<api::StoreAdmin> make_store_admin(asio::any_io_executor executor, const Config& config, StorePlace place,
-                                                  store::Gate& store, std::function<void()> moved);
+std::unique_ptr<api::StoreAdmin> make_store_admin(asio::any_io_executor executor, const Config& config, StoreLocation location,
+                                                  store::FreezableStore& store, std::function<void()> migrated);
 
 } // namespace orrery::app

@@ -1,5 +1,5 @@
 #include "catalog/catalog_state.h"
-#include "catalog/json_read.h"
+#include "core/ascii.h"
 
 #include <fmt/format.h>
 
@@ -12,11 +12,20 @@ Catalog::Catalog(store::Store& store) : state_(std::make_unique<State_>(store)) 
 Catalog::~Catalog() { state_->observers.clear(); }
 
 Result<Members> Catalog::members(std::string_view service, std::string_view tag) const {
+    if (state_->closed && state_->closed())
+        return Error{Code::unavailable, "this server has just become the leader, and its checks have not started"};
     Members out;
     out.revision = service_revision(service);
-    if (const auto at = state_->services.find(lowered(service)); at != state_->services.end())
-        for (const auto& [key, instance] : at->second.instances)
-            if (instance->has_tag(tag)) out.all.push_back(instance->member());
+    if (const auto at = state_->services.find(ascii_lower(service)); at != state_->services.end())
+        for (const auto& [key, instance] : at->second.instances) {
+            if (!instance->declared || !instance->has_tag(tag)) continue;
+            if (!instance->invalid.empty()) {
+                out.add_invalid(instance->member(), instance->invalid);
+                continue;
+            }
+            out.all.push_back(instance->member());
+            out.all.back().evidence = state_->evidence_of(*instance);
+        }
     std::sort(out.all.begin(), out.all.end(),
               [](const Member& a, const Member& b) { return std::tie(a.node, a.id) < std::tie(b.node, b.id); });
     return out;
@@ -32,20 +41,20 @@ std::shared_ptr<void> Catalog::follow(std::string_view) { return {}; }
 
 std::vector<InstancePtr> Catalog::instances(std::string_view service) const {
     std::vector<InstancePtr> out;
-    if (const auto at = state_->services.find(lowered(service)); at != state_->services.end())
+    if (const auto at = state_->services.find(ascii_lower(service)); at != state_->services.end())
         for (const auto& [key, instance] : at->second.instances) out.push_back(instance);
     return out;
 }
 
 std::vector<InstancePtr> Catalog::instances_on(std::string_view node) const {
     std::vector<InstancePtr> out;
-    if (const auto at = state_->nodes.find(lowered(node)); at != state_->nodes.end())
+    if (const auto at = state_->nodes.find(ascii_lower(node)); at != state_->nodes.end())
         for (const auto& [id, instance] : at->second.instances) out.push_back(instance);
     return out;
 }
 
 InstancePtr Catalog::find(std::string_view node, std::string_view id) const {
-    const auto at = state_->nodes.find(lowered(node));
+    const auto at = state_->nodes.find(ascii_lower(node));
     if (at == state_->nodes.end()) return {};
     const auto mine = at->second.instances.find(std::string(id));
     return mine == at->second.instances.end() ? nullptr : mine->second;
@@ -57,7 +66,7 @@ InstancePtr Catalog::find_resource(std::string_view resource) const {
 }
 
 NodePtr Catalog::node(std::string_view name) const {
-    const auto at = state_->nodes.find(lowered(name));
+    const auto at = state_->nodes.find(ascii_lower(name));
     return at == state_->nodes.end() ? nullptr : at->second.view;
 }
 
@@ -81,7 +90,7 @@ std::vector<std::string> Catalog::services() const {
 }
 
 std::optional<Wanted> Catalog::wanted_rule(std::string_view service) const {
-    const auto at = state_->services.find(lowered(service));
+    const auto at = state_->services.find(ascii_lower(service));
     if (at == state_->services.end() || !at->second.spec) return std::nullopt;
     return at->second.spec->wanted;
 }
@@ -95,10 +104,21 @@ std::optional<std::int64_t> Catalog::wanted(std::string_view service) const {
     return number;
 }
 
+std::optional<DeclaredService> Catalog::declared(std::string_view service) const {
+    const auto at = state_->services.find(ascii_lower(service));
+    if (at == state_->services.end() || !at->second.spec) return std::nullopt;
+    return DeclaredService{at->second.spec->port, !at->second.spec->checks.empty(), wanted(service)};
+}
+
+Evidence Catalog::evidence(std::string_view node, std::string_view id) const {
+    const auto instance = find(node, id);
+    return instance ? state_->evidence_of(*instance) : Evidence::confirmed;
+}
+
 const Catalog::Revisions& Catalog::revisions() const { return state_->revisions; }
 
 store::Revision Catalog::service_revision(std::string_view service) const {
-    const auto at = state_->services.find(lowered(service));
+    const auto at = state_->services.find(ascii_lower(service));
     // One without instances may have been there: then it changed when the last service went.
     if (at == state_->services.end() || at->second.instances.empty())
         return std::max(state_->extinct, at == state_->services.end() ? store::Revision{1} : at->second.revision);
@@ -106,7 +126,7 @@ store::Revision Catalog::service_revision(std::string_view service) const {
 }
 
 store::Revision Catalog::node_revision(std::string_view node) const {
-    const auto at = state_->nodes.find(lowered(node));
+    const auto at = state_->nodes.find(ascii_lower(node));
     return at == state_->nodes.end() ? state_->revisions.all : at->second.revision;
 }
 
@@ -118,7 +138,16 @@ void Catalog::suspect_all() {
             for (const auto& [id, result] : node.foreign->results)
                 state_->suspects.insert("catalognodes/" + node.foreign->resource + " " + id);
     for (auto& [name, node] : state_->nodes) state_->join_node(node, false);
+    state_->first_round = true;
+    state_->notify("");
 }
+
+void Catalog::end_first_round() {
+    if (!std::exchange(state_->first_round, false)) return;
+    state_->notify("");
+}
+
+void Catalog::close_while(std::function<bool()> closed) { state_->closed = std::move(closed); }
 
 void Catalog::confirm(std::string_view resource_key, std::string_view check) {
     if (state_->suspects.empty() || state_->suspects.erase(fmt::format("{} {}", resource_key, check)) == 0) return;
@@ -126,11 +155,12 @@ void Catalog::confirm(std::string_view resource_key, std::string_view check) {
     const auto resource = std::string(resource_key.substr(slash + 1));
     std::string node;
     if (resource_key.starts_with("instances/")) {
-        if (const auto at = state_->instances.find(resource); at != state_->instances.end()) node = lowered(at->second.view.node);
+        if (const auto at = state_->instances.find(resource); at != state_->instances.end())
+            node = ascii_lower(at->second.view.node);
     } else if (const auto at = state_->foreign_names.find(resource); at != state_->foreign_names.end()) {
         node = at->second;
     }
-    if (const auto at = state_->nodes.find(node); at != state_->nodes.end()) state_->join_node(at->second, false);
+    if (const auto at = state_->nodes.find(node); at != state_->nodes.end()) state_->join_node(at->second, true);
 }
 
 } // namespace orrery::catalog

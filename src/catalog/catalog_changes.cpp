@@ -1,12 +1,13 @@
 #include "catalog/catalog_state.h"
-#include "catalog/json_read.h"
+#include "core/ascii.h"
 #include "core/context.h"
+#include "core/json_fields.h"
 #include "core/log.h"
 
 #include <algorithm>
 #include <tuple>
 
-/// What the store says: a Node, a CatalogNode, a Service or an Instance changed.
+/// Changes of the store: Nodes, CatalogNodes, Services and Instances.
 namespace orrery::catalog {
 
 Catalog::State_::State_(store::Store& store) {
@@ -17,7 +18,7 @@ Catalog::State_::State_(store::Store& store) {
     observers.push_back(store.observe("services/", [this](const store::Event& event) { service_changed(event); }));
     observers.push_back(store.observe("instances/", [this](const store::Event& event) { instance_changed(event); }));
     loading = false;
-    // What was removed before is not known: whoever asks "since then" must be told how things are now.
+    // Earlier removals are unknown, so blocking queries with an older index must return at once.
     for (auto& [name, service] : services) service.revision = revisions.all;
     for (auto& [name, node] : nodes) {
         node.revision = revisions.all;
@@ -35,7 +36,7 @@ std::optional<resource::Object> Catalog::State_::read(const store::Event& event)
 
 void Catalog::State_::node_changed(const store::Event& event) {
     const auto name = name_in(event);
-    auto& source = nodes[lowered(name)];
+    auto& source = nodes[ascii_lower(name)];
     const auto object = read(event);
     if (object)
         source.node = resource::Node::from(*object);
@@ -45,7 +46,7 @@ void Catalog::State_::node_changed(const store::Event& event) {
         source.node_created = event.record->created;
         source.node_modified = event.record->modified;
     }
-    node_source_changed(lowered(name), revision_of(event), true);
+    node_source_changed(ascii_lower(name), revision_of(event), true);
     count_roles(name, object ? object->labels : std::map<std::string, std::string>{}, revision_of(event));
 }
 
@@ -53,7 +54,7 @@ void Catalog::State_::foreign_changed(const store::Event& event) {
     const auto resource = name_in(event);
     const auto object = read(event);
     const auto now = revision_of(event);
-    const auto name = object ? lowered(text_at(object->spec, "node")) : std::string();
+    const auto name = object ? ascii_lower(text_at(object->spec, "node")) : std::string();
     if (const auto was = foreign_names.find(resource); was != foreign_names.end() && was->second != name) {
         auto& old = nodes[was->second];
         if (old.foreign && old.foreign->resource == resource) old.foreign.reset();
@@ -69,14 +70,15 @@ void Catalog::State_::foreign_changed(const store::Event& event) {
     foreign.view.name = text_at(object->spec, "node");
     foreign.view.id = text_at(object->spec, "id");
     foreign.view.address = text_at(object->spec, "address");
-    foreign.view.meta = texts_by_name(object->spec, "meta");
-    foreign.view.tagged_addresses = texts_by_name(object->spec, "tagged_addresses");
+    foreign.view.meta = text_map_at(object->spec, "meta");
+    foreign.view.tagged_addresses = text_map_at(object->spec, "tagged_addresses");
     const auto* maintenance = object->spec.if_contains("maintenance");
     foreign.view.maintenance = maintenance != nullptr && maintenance->is_bool() && maintenance->get_bool();
     foreign.view.maintenance_reason = text_at(object->spec, "maintenance_reason");
     foreign.view.created = event.record->created;
     foreign.view.modified = event.record->modified;
     foreign.checks = checks_of(object->spec);
+    for (auto& check : foreign.checks) check.registered = true;
     foreign.results = results_of(object->status);
     bool registration = true;
     if (source.foreign && source.foreign->resource == resource) {
@@ -87,10 +89,19 @@ void Catalog::State_::foreign_changed(const store::Event& event) {
         if (!registration) foreign.view.modified = before.modified;
         if (!registration && source.foreign->checks == foreign.checks && source.foreign->results == foreign.results &&
             before.maintenance == after.maintenance && before.maintenance_reason == after.maintenance_reason)
-            return; // only words of its status
+            return; // only the message of its status
+        trust_changed("catalognodes/" + resource, source.foreign->results, foreign.results);
     }
     source.foreign = std::move(foreign);
     node_source_changed(name, now, registration);
+}
+
+/// A result that was written while this server runs the checks is from its own time.
+void Catalog::State_::trust_changed(const std::string& key, const std::map<std::string, CheckResult>& before,
+                                    const std::map<std::string, CheckResult>& after) {
+    if (suspects.empty()) return;
+    for (const auto& [id, result] : after)
+        if (const auto was = before.find(id); was == before.end() || !(was->second == result)) suspects.erase(key + " " + id);
 }
 
 void Catalog::State_::node_source_changed(const std::string& name, Revision now, bool registration) {
@@ -108,13 +119,13 @@ void Catalog::State_::node_source_changed(const std::string& name, Revision now,
 
 void Catalog::State_::service_changed(const store::Event& event) {
     const auto name = name_in(event);
-    auto& service = services[lowered(name)];
+    auto& service = services[ascii_lower(name)];
     const auto now = revision_of(event);
     const auto object = read(event);
     std::optional<ServiceSpec> spec;
     if (object) {
         spec.emplace();
-        spec->port = static_cast<std::uint16_t>(number_at(object->spec, "port", 0));
+        spec->port = static_cast<std::uint16_t>(integer_at(object->spec, "port", 0));
         spec->checks = checks_of(object->spec);
         if (const auto* wanted = object->spec.if_contains("wanted"))
             if (auto rule = Wanted::parse(*wanted); rule.ok()) spec->wanted = std::move(*rule);
@@ -126,7 +137,7 @@ void Catalog::State_::service_changed(const store::Event& event) {
     };
     if (service.name.empty()) service.name = name;
     if (same(service.spec, spec)) { // only its status
-        if (!spec && service.instances.empty()) services.erase(lowered(name));
+        if (!spec && service.instances.empty()) services.erase(ascii_lower(name));
         return;
     }
     service.spec = std::move(spec);
@@ -140,20 +151,20 @@ void Catalog::State_::service_changed(const store::Event& event) {
         by_resource[instance->resource] = instance;
     }
     const auto shown = service.name;
-    if (!service.spec && service.instances.empty()) services.erase(lowered(name));
-    tell(shown);
+    if (!service.spec && service.instances.empty()) services.erase(ascii_lower(name));
+    notify(shown);
 }
 
-void Catalog::State_::leave(const InstancePtr& old, Revision now) {
-    if (auto at = services.find(lowered(old->service)); at != services.end()) {
-        at->second.instances.erase({lowered(old->node), old->id});
+void Catalog::State_::remove_instance(const InstancePtr& old, Revision now) {
+    if (auto at = services.find(ascii_lower(old->service)); at != services.end()) {
+        at->second.instances.erase({ascii_lower(old->node), old->id});
         at->second.revision = std::max(at->second.revision, now);
         if (at->second.instances.empty()) {
             extinct = std::max(extinct, now);
             if (!at->second.spec) services.erase(at);
         }
     }
-    if (auto at = nodes.find(lowered(old->node)); at != nodes.end()) {
+    if (auto at = nodes.find(ascii_lower(old->node)); at != nodes.end()) {
         at->second.revision = std::max(at->second.revision, now);
         if (auto mine = at->second.instances.find(old->id);
             mine != at->second.instances.end() && mine->second->resource == old->resource)
@@ -174,10 +185,10 @@ void Catalog::State_::instance_changed(const store::Event& event) {
         instances.erase(resource);
         check_revisions.erase(resource);
         if (!old) return;
-        leave(old, now);
+        remove_instance(old, now);
         revisions.services = std::max(revisions.services, now);
         revisions.checks = std::max(revisions.checks, now);
-        tell(old->service);
+        notify(old->service);
         return;
     }
     auto registered = read_instance(*object);
@@ -190,28 +201,29 @@ void Catalog::State_::instance_changed(const store::Event& event) {
                         before->second.results != registered.results ||
                         before->second.view.maintenance != registered.view.maintenance ||
                         before->second.view.maintenance_reason != registered.view.maintenance_reason;
-    if (!changed && !checks) return; // only words of its status
+    if (!changed && !checks) return; // only the message of its status
     if (changed) revisions.services = std::max(revisions.services, now);
+    if (before != instances.end()) trust_changed("instances/" + resource, before->second.results, registered.results);
     if (checks) {
         revisions.checks = std::max(revisions.checks, now);
         check_revisions[resource] = now;
     }
-    if (old && (lowered(old->service) != lowered(registered.view.service) || lowered(old->node) != lowered(registered.view.node) ||
-                old->id != registered.view.id)) {
-        leave(old, now);
-        tell(old->service);
+    if (old && (ascii_lower(old->service) != ascii_lower(registered.view.service) ||
+                ascii_lower(old->node) != ascii_lower(registered.view.node) || old->id != registered.view.id)) {
+        remove_instance(old, now);
+        notify(old->service);
     }
     const auto& kept = instances.insert_or_assign(resource, std::move(registered)).first->second;
-    auto& service = services[lowered(kept.view.service)];
+    auto& service = services[ascii_lower(kept.view.service)];
     if (service.name.empty() || service.instances.empty()) service.name = kept.view.service;
-    auto& node = nodes[lowered(kept.view.node)];
+    auto& node = nodes[ascii_lower(kept.view.node)];
     service.revision = std::max(service.revision, now);
     node.revision = std::max(node.revision, now);
     const auto view = join_instance(kept, service, node);
-    service.instances[{lowered(view->node), view->id}] = view;
+    service.instances[{ascii_lower(view->node), view->id}] = view;
     node.instances[view->id] = view;
     by_resource[resource] = view;
-    tell(view->service);
+    notify(view->service);
 }
 
 void Catalog::State_::count_roles(const std::string& name, const std::map<std::string, std::string>& labels, Revision now) {
@@ -240,10 +252,10 @@ void Catalog::State_::count_roles(const std::string& name, const std::map<std::s
                 break;
             }
     }
-    for (const auto& one : concerned) tell(one);
+    for (const auto& one : concerned) notify(one);
 }
 
-void Catalog::State_::tell(const std::string& service) {
+void Catalog::State_::notify(const std::string& service) {
     if (loading) return;
     const auto all = subscribers;
     bool some_gone = false;

@@ -1,11 +1,11 @@
 #include "catalog/catalog_state.h"
-#include "catalog/json_read.h"
+#include "core/ascii.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-/// How views are made of what was registered: nodes of two kinds, instances of what they, their service and their node say.
+/// Builds views: nodes from Node and CatalogNode, instances from Instance, Service and node.
 namespace orrery::catalog {
 
 void Catalog::State_::join_node(NodeSource& source, bool announce, Revision now) {
@@ -13,15 +13,15 @@ void Catalog::State_::join_node(NodeSource& source, bool announce, Revision now)
     std::set<std::string> services_here;
     for (auto& [id, instance] : source.instances) {
         const auto& registered = instances.at(instance->resource);
-        auto& service = services[lowered(instance->service)];
+        auto& service = services[ascii_lower(instance->service)];
         instance = join_instance(registered, service, source);
-        service.instances[{lowered(instance->node), instance->id}] = instance;
+        service.instances[{ascii_lower(instance->node), instance->id}] = instance;
         by_resource[instance->resource] = instance;
         if (now != 0) service.revision = std::max(service.revision, now);
         services_here.insert(instance->service);
     }
     if (announce)
-        for (const auto& service : services_here) tell(service);
+        for (const auto& service : services_here) notify(service);
 }
 
 void Catalog::State_::make_node_view(NodeSource& source) {
@@ -70,9 +70,12 @@ InstancePtr Catalog::State_::join_instance(const Registered& registered, const S
                                            const NodeSource& node) const {
     auto view = std::make_shared<InstanceView>(registered.view);
     view->on = node.view;
+    view->declared = service.spec.has_value();
     if (view->port == 0 && service.spec) view->port = service.spec->port;
     view->address = view->own_address;
     if (view->address.empty() && node.view) view->address = node.view->address;
+    view->invalid = member_problem(view->node, view->address);
+    if (!view->invalid.empty()) invalid_members.note(view->service, view->member());
     std::vector<Check> all;
     if (service.spec)
         for (auto check : service.spec->checks) {

@@ -12,8 +12,8 @@
 #include <unordered_set>
 #include <vector>
 
-/// The inside of Catalog, shared by the files that implement it: what the store says (catalog_changes.cpp), what that makes
-/// together (catalog_joins.cpp), and what people ask (catalog.cpp). Nobody else includes it.
+/// The implementation of Catalog, shared by its source files: changes of the store (catalog_changes.cpp), joins
+/// (catalog_joins.cpp), and queries (catalog.cpp).
 namespace orrery::catalog {
 
 using store::Revision;
@@ -49,7 +49,7 @@ struct ServiceSource {
 struct Catalog::State_ {
     explicit State_(store::Store& store);
 
-    // --- what the store says (catalog_changes.cpp)
+    // --- changes of the store (catalog_changes.cpp)
     static std::optional<resource::Object> read(const store::Event& event);
     static std::string name_in(const store::Event& event) { return event.key.substr(event.key.find('/') + 1); }
     static Revision revision_of(const store::Event& event) {
@@ -60,14 +60,14 @@ struct Catalog::State_ {
     void node_source_changed(const std::string& name, Revision now, bool registration);
     void service_changed(const store::Event& event);
     void instance_changed(const store::Event& event);
-    void leave(const InstancePtr& old, Revision now);
-    /// How many Nodes have which role, for hosts(role).
+    void remove_instance(const InstancePtr& old, Revision now);
+    /// Counts the Nodes of each role, for hosts(role).
     void count_roles(const std::string& name, const std::map<std::string, std::string>& labels, Revision now);
     void touch(Revision revision) { revisions.all = std::max(revisions.all, revision); }
-    void tell(const std::string& service);
+    void notify(const std::string& service);
 
-    // --- what that makes together (catalog_joins.cpp)
-    /// Makes the node's view, and its instances' again.
+    // --- joins (catalog_joins.cpp)
+    /// Rebuilds the view of the node and of its instances.
     void join_node(NodeSource& source, bool announce, Revision now = 0);
     void make_node_view(NodeSource& source);
     CheckView make_check_view(const Check& check, const std::map<std::string, CheckResult>& results, const std::string& key) const;
@@ -84,11 +84,19 @@ struct Catalog::State_ {
     std::map<std::string, InstancePtr> by_resource;
     std::map<std::string, Revision> check_revisions;  ///< by resource of an Instance
     std::map<std::string, std::string> foreign_names; ///< resource of a CatalogNode → lower-case node
-    std::map<std::string, std::string> role_of;       ///< Node → its role
+    std::map<std::string, std::string> role_of;       ///< Node → role
     std::map<std::string, std::int64_t> roles;
+    mutable InvalidMemberLog invalid_members;
     std::unordered_set<std::string> suspects; ///< "instances/x check"
+    bool first_round = false;                 ///< the first round of checks in this term is running
+    std::function<bool()> closed;
+    void trust_changed(const std::string& key, const std::map<std::string, CheckResult>& before,
+                       const std::map<std::string, CheckResult>& after);
+    Evidence evidence_of(const InstanceView& view) const {
+        return !view.stale() ? Evidence::confirmed : first_round ? Evidence::awaited : Evidence::unconfirmed;
+    }
     Revisions revisions;
-    Revision extinct = 1; ///< when a service last lost its last instance
+    Revision extinct = 1; ///< revision at which a service last lost its last instance
     std::vector<std::weak_ptr<std::function<void(const std::string&)>>> subscribers;
     std::vector<std::shared_ptr<void>> observers;
 };

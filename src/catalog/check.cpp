@@ -1,7 +1,7 @@
 #include "catalog/check.h"
 
-#include "catalog/json_read.h"
-#include "health/look_spec.h"
+#include "core/json_fields.h"
+#include "health/probe_spec.h"
 
 #include <fmt/format.h>
 
@@ -17,13 +17,6 @@ constexpr std::array<std::pair<Check::Kind, std::string_view>, 5> check_kinds{{{
                                                                                {Check::Kind::command, "command"},
                                                                                {Check::Kind::ttl, "ttl"},
                                                                                {Check::Kind::external, "external"}}};
-
-/// Of a spec that has passed its table already.
-Duration duration_at(const json::object& object, std::string_view key, Duration otherwise) {
-    const auto text = text_at(object, key);
-    if (text.empty()) return otherwise;
-    return parse_duration(text).value_or(otherwise);
-}
 
 } // namespace
 
@@ -56,20 +49,20 @@ Check Check::from(const json::object& spec) {
     for (const auto& [known, name] : check_kinds)
         if (kind_name == name) check.kind = known;
     check.address = text_at(spec, "address");
-    check.port = static_cast<std::uint16_t>(number_at(spec, "port", 0));
+    check.port = static_cast<std::uint16_t>(integer_at(spec, "port", 0));
     check.url = text_at(spec, "url");
     if (const auto path = text_at(spec, "path"); !path.empty()) check.path = path;
     if (const auto method = text_at(spec, "method"); !method.empty()) check.method = method;
-    check.body = text_at(spec, "body");
+    if (const auto* body = spec.if_contains("body")) check.body = *body;
     check.contains = text_at(spec, "contains");
     check.expect = text_at(spec, "expect");
-    check.headers = texts_by_name(spec, "headers");
+    check.headers = object_at(spec, "headers");
     check.command = texts_at(spec, "command");
     check.ttl = duration_at(spec, "ttl", Duration{});
     check.interval = duration_at(spec, "interval", check.interval);
     check.timeout = duration_at(spec, "timeout", std::min<Duration>(std::chrono::seconds(5), check.interval));
-    check.rise = static_cast<int>(number_at(spec, "rise", check.rise));
-    check.fall = static_cast<int>(number_at(spec, "fall", check.fall));
+    check.rise = static_cast<int>(integer_at(spec, "rise", check.rise));
+    check.fall = static_cast<int>(integer_at(spec, "fall", check.fall));
     check.initial = parse_check_status(text_at(spec, "initial")).value_or(CheckStatus::critical);
     if (spec.contains("remove_after")) check.remove_after = duration_at(spec, "remove_after", std::chrono::minutes(1));
     check.notes = text_at(spec, "notes");
@@ -89,14 +82,10 @@ json::object Check::to_json() const {
     put("url", url);
     put("path", path, "/");
     put("method", method, "GET");
-    put("body", body);
+    if (!body.is_null()) out["body"] = body;
     put("contains", contains);
     put("expect", expect);
-    if (!headers.empty()) {
-        json::object all;
-        for (const auto& [key, value] : headers) all[key] = value;
-        out["headers"] = std::move(all);
-    }
+    if (!headers.empty()) out["headers"] = headers;
     if (!command.empty()) out["command"] = json::array(command.begin(), command.end());
     if (kind == Kind::ttl) out["ttl"] = to_text(ttl);
     if (kind == Kind::tcp || kind == Kind::http || kind == Kind::command) {
@@ -114,45 +103,54 @@ json::object Check::to_json() const {
 resource::Field checks_field(std::string doc) {
     using namespace resource;
     auto check =
-        object("check", "One way to tell.")
-            .with(text("id", "Tells it from the others. Left out: service:<instance id>, numbered where there are several.")
+        object("check", "A check.")
+            .with(text("id", "Unique id. Default: service:<instance id>, with a number if there are several.")
                       .format(Format::one_line)
                       .between(1, 256))
-            .with(text("name", "For people.").format(Format::one_line).between(1, 256))
-            .with(text("kind",
-                       "tcp: a connection is taken. http: an answer with the right code and body. command: exit 0 passes, 1 "
-                       "warns, run on the node over SSH. ttl: somebody says so again within the ttl. external: whoever "
-                       "registered it writes its state.")
+            .with(text("name", "Display name.").format(Format::one_line).between(1, 256))
+            .with(text("kind", "tcp: the target accepts a connection. http: a response with the expected code and body. command: "
+                               "exit 0 passes, 1 "
+                               "warns, run on the node over SSH. ttl: a client reports within each ttl. external: the client that "
+                               "registered it "
+                               "writes its state.")
                       .required()
                       .one_of({"tcp", "http", "command", "ttl", "external"}))
-            .with(text("address", "tcp, http: where to connect. Left out: the instance's address.").format(Format::host))
-            .with(integer("port", "tcp, http: the port. Left out: the instance's.").between(1, 65535))
-            .with(text("url", "http: the whole URL, instead of address, port and path; https:// is verified.").format(Format::url))
+            .with(text("address", "tcp, http: address to connect to. Default: the address of the instance.").format(Format::host))
+            .with(integer("port", "tcp, http: port. Default: the port of the instance.").between(1, 65535))
+            .with(text("url", "http: complete URL, instead of address, port and path; https:// is verified.").format(Format::url))
             .with(text("path", "http: path and query.").between(1, 2048).format(Format::one_line))
-            .with(text("method", "http: the method.").one_of({"GET", "HEAD", "POST", "PUT", "OPTIONS", "DELETE"}))
-            .with(
-                map("headers", "http: header fields to send.", text("value", "A value.").format(Format::one_line).between(0, 4096))
-                    .between(0, 32))
-            .with(text("body", "http: what to send.").between(0, 65536))
-            .with(text("contains", "http: what the first 64 KiB of the answer must contain.").between(1, 1024))
-            .with(text("expect", "http: the codes that pass, as in 200-299,301. Left out: 2xx passes, 429 warns.")
+            .with(text("method", "http: method.").one_of({"GET", "HEAD", "POST", "PUT", "OPTIONS", "DELETE"}))
+            .with(map("headers", "http: request header fields.",
+                      text("value", "A value, or {secret: NAME.KEY}.").or_secret().format(Format::one_line).between(0, 4096))
+                      .between(0, 32))
+            .with(text("body", "http: request body, or {secret: NAME.KEY}.").or_secret().between(0, 65536))
+            .with(text("contains", "http: text that the first 64 KiB of the response must contain.").between(1, 1024))
+            .with(text("expect", "http: codes that pass, such as 200-299,301. Default: 2xx passes, 429 warns.")
                       .format(Format::one_line)
                       .between(3, 256))
-            .with(list("command", "command: the program and its arguments; no shell.", text("argument", "A word.").between(0, 4096))
+            .with(list("command", "command: program and arguments; no shell.", text("argument", "An argument.").between(0, 4096))
                       .between(1, 64))
-            .with(duration("ttl", "ttl: how long a word is good for.").between(1, 10 * 365 * 86400))
-            .with(duration("interval", "How often it is run. Default 10s.").between(1, 86400))
-            .with(duration("timeout", "How long the whole of one run may take; at most the interval. Default 5s."))
-            .with(integer("rise", "Good results in a row before what was critical passes.").between(1, 100))
-            .with(integer("fall", "Bad results before what passed is critical.").between(1, 100))
-            .with(text("initial", "What holds before the first result.").one_of({"passing", "warning", "critical"}))
-            .with(duration("remove_after", "The instance is removed once this check was critical for so long.")
+            .with(duration("ttl", "ttl: how long a report is valid.").between(1, 10 * 365 * 86400))
+            .with(duration("interval", "Time between runs. Default 10s.").between(1, 86400))
+            .with(duration("timeout", "Time limit of one run; at most the interval. Default 5s."))
+            .with(integer("rise", "Good results in a row before a critical check passes.").between(1, 100))
+            .with(integer("fall", "Bad results before a passing check is critical.").between(1, 100))
+            .with(text("initial", "Status before the first result.").one_of({"passing", "warning", "critical"}))
+            .with(duration("remove_after", "The instance is removed after this check was critical for this long.")
                       .between(60, 365 * 86400))
-            .with(text("notes", "For people.").between(0, 4096));
+            .with(text("notes", "Notes for people.").between(0, 4096));
     return list("checks", std::move(doc), std::move(check)).between(0, 32);
 }
 
-void check_checks(const json::object& spec, const std::string& path, std::vector<FieldError>& errors) {
+std::string refusal_of(const Check& check) {
+    if (!check.registered || check.kind != Check::Kind::http) return {};
+    if (check.method != "GET" && check.method != "HEAD")
+        return fmt::format("checks of instances and nodes may use GET and HEAD only, not {}", check.method);
+    if (!check.body.is_null()) return "checks of instances and nodes may not send a body";
+    return {};
+}
+
+void check_checks(const json::object& spec, const std::string& path, bool registered, std::vector<FieldError>& errors) {
     const auto* given = spec.if_contains("checks");
     if (given == nullptr || !given->is_array()) return;
     std::set<std::string> ids;
@@ -161,7 +159,8 @@ void check_checks(const json::object& spec, const std::string& path, std::vector
         const auto here = fmt::format("{}.checks[{}]", path, at++);
         if (!item.is_object()) continue;
         const auto& object = item.get_object();
-        const auto check = Check::from(object);
+        auto check = Check::from(object);
+        check.registered = registered;
         const auto needs = [&](const char* field) {
             if (!object.contains(field))
                 errors.push_back({here + "." + field, fmt::format("a {} check needs it", name_of(check.kind))});
@@ -170,7 +169,7 @@ void check_checks(const json::object& spec, const std::string& path, std::vector
             if (std::find(kinds.begin(), kinds.end(), check.kind) != kinds.end()) return;
             for (const auto* field : fields)
                 if (object.contains(field))
-                    errors.push_back({here + "." + field, fmt::format("means nothing to a {} check", name_of(check.kind))});
+                    errors.push_back({here + "." + field, fmt::format("is not a field of {} checks", name_of(check.kind))});
         };
         using enum Check::Kind;
         if (check.kind == ttl) needs("ttl");
@@ -182,9 +181,11 @@ void check_checks(const json::object& spec, const std::string& path, std::vector
         only({"interval", "timeout", "rise", "fall"}, {tcp, http, command});
         if (object.contains("url"))
             for (const auto* field : {"address", "port", "path"})
-                if (object.contains(field)) errors.push_back({here + "." + field, "is part of url already"});
+                if (object.contains(field)) errors.push_back({here + "." + field, "conflicts with url"});
         if (check.timeout > check.interval)
             errors.push_back({here + ".timeout", fmt::format("must be at most the interval, {}", to_text(check.interval))});
+        if (auto refusal = refusal_of(check); !refusal.empty())
+            errors.push_back({here + (check.method == "GET" || check.method == "HEAD" ? ".body" : ".method"), std::move(refusal)});
         if (object.contains("path") && !check.path.starts_with('/')) errors.push_back({here + ".path", "must begin with /"});
         if (!check.expect.empty())
             if (const auto codes = health::parse_status_codes(check.expect); !codes.ok())
@@ -200,11 +201,14 @@ CheckResult CheckResult::from(const json::object& status) {
     out.output = text_at(status, "output");
     out.since = from_rfc3339(text_at(status, "since")).value_or(WallTime{});
     out.renewed = from_rfc3339(text_at(status, "renewed")).value_or(WallTime{});
+    out.error = text_at(status, "error");
     return out;
 }
 
 json::object CheckResult::to_json() const {
-    json::object out{{"status", name_of(status)}, {"output", output}, {"since", to_rfc3339(since)}};
+    json::object out{{"status", name_of(status)}, {"output", output}};
+    if (since != WallTime{}) out["since"] = to_rfc3339(since);
+    if (!error.empty()) out["error"] = error;
     if (renewed != WallTime{}) out["renewed"] = to_rfc3339(renewed);
     return out;
 }

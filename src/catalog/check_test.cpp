@@ -1,6 +1,6 @@
 #include "catalog/check.h"
 #include "catalog/kinds.h"
-#include "health/look_spec.h"
+#include "health/probe_spec.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,14 +16,14 @@ namespace {
 std::vector<std::string> wrong(json::object check) {
     json::object spec{{"checks", json::array{std::move(check)}}};
     std::vector<FieldError> errors;
-    check_checks(spec, "spec", errors);
+    check_checks(spec, "spec", false, errors);
     std::vector<std::string> out;
     for (const auto& error : errors) out.push_back(error.path);
     return out;
 }
 } // namespace
 
-TEST(Check, NeedsWhatItsKindNeedsAndNothingElse) {
+TEST(Check, AcceptsOnlyTheFieldsOfItsKind) {
     EXPECT_THAT(wrong({{"kind", "tcp"}}), IsEmpty());
     EXPECT_THAT(wrong({{"kind", "ttl"}}), ElementsAre("spec.checks[0].ttl"));
     EXPECT_THAT(wrong({{"kind", "command"}}), ElementsAre("spec.checks[0].command"));
@@ -34,7 +34,7 @@ TEST(Check, NeedsWhatItsKindNeedsAndNothingElse) {
     EXPECT_THAT(wrong({{"kind", "http"}, {"expect", "200-299,abc"}}), ElementsAre("spec.checks[0].expect"));
 }
 
-TEST(Check, ComesBackFromItsOwnSpec) {
+TEST(Check, SurvivesARoundTripThroughItsSpec) {
     Check check;
     check.id = "c";
     check.kind = Check::Kind::http;
@@ -52,7 +52,7 @@ TEST(Check, ComesBackFromItsOwnSpec) {
     EXPECT_EQ(Check::from(ttl.to_json()), ttl);
 }
 
-TEST(Codes, AreReadAsRanges) {
+TEST(Codes, AreParsedAsRanges) {
     EXPECT_THAT(*health::parse_status_codes("200-299,301"), ElementsAre(Pair(200, 299), Pair(301, 301)));
     for (const auto* bad : {"", "x", "200-", "299-200", "99", "600", "200,"})
         EXPECT_FALSE(health::parse_status_codes(bad).ok()) << bad;

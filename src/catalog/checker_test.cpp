@@ -1,10 +1,12 @@
 #include "catalog/checker.h"
-#include "catalog/json_read.h"
-#include "core/testing.h"
-#include "resource/testing.h"
+#include "core/json_fields.h"
+#include "core/test_fixture.h"
+#include "net/http_server.h"
+#include "resource/resource_fixture.h"
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/json/serialize.hpp>
 #include <gmock/gmock.h>
 
 namespace orrery::catalog {
@@ -14,11 +16,13 @@ using namespace std::chrono_literals;
 namespace {
 
 using resource::testing::an_object;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const Context checker_tester = Context::make("tester");
 
-asio::awaitable<void> settle_all() {
+asio::awaitable<void> run_pending_work() {
     for (int i = 0; i < 60; ++i) co_await asio::post(co_await asio::this_coro::executor, asio::use_awaitable);
 }
 
@@ -33,7 +37,7 @@ std::vector<resource::Kind> catalog_kinds() {
 /// A command that ends as a test says.
 class Commands final : public health::CommandRunner {
 public:
-    Task<Ended> run(Context, std::string node, std::vector<std::string>) override {
+    Task<Ended> run(Context, std::string node, std::vector<std::string>, std::string) override {
         ++runs;
         if (unreachable) co_return Error{Code::unavailable, "no way to " + node};
         co_return Ended{exit_code, "word from " + node};
@@ -46,34 +50,44 @@ struct Site {
     explicit Site(asio::any_io_executor executor_,
                   std::shared_ptr<store::MemoryStore::Shared> shared = std::make_shared<store::MemoryStore::Shared>())
         : executor(executor_),
-          house(executor_, std::move(shared), catalog_kinds()),
-          catalog(house.store),
-          leadership(executor_, house.store, {.server = "me", .clock = &house.clock}),
-          checker(executor_, *house.resources, catalog, leadership, house.clock, {.commands = &commands}),
+          fixture(executor_, std::move(shared), catalog_kinds()),
+          catalog(fixture.store),
+          leadership(executor_, fixture.store, {.server = "me", .clock = &fixture.clock}),
+          checker(executor_, *fixture.resources, catalog, leadership, fixture.clock,
+                  {.commands = &commands,
+                   .secrets = [this](std::string_view named) { return fixture.resources->reveal_named(named); },
+                   .outbound = *net::OutboundRules::make({.allow = {"127.0.0.0/9"}})}),
           group(executor_) {}
     asio::awaitable<void> start() {
         group.spawn(leadership.run(checker_tester));
         group.spawn(checker.run(checker_tester));
-        co_await settle_all();
+        co_await run_pending_work();
     }
     asio::awaitable<void> pass(Duration time, Duration step = 500ms) {
         for (Duration gone{}; gone < time; gone += step) {
-            house.clock.advance(step);
-            co_await settle_all();
+            fixture.clock.advance(step);
+            co_await run_pending_work();
         }
     }
     Task<resource::Outcome> create(std::string_view kind, std::string name, json::object spec) {
-        const auto& of = house.kind(kind);
-        return house.resources->create(checker_tester, of, an_object(of.name(), std::move(name), std::move(spec)), {});
+        const auto& of = fixture.kind(kind);
+        if (of.name() == "Instance") {
+            const auto service = std::string(spec.at("service").as_string());
+            if (!fixture.resources->exists(fixture.kind("services"), service)) {
+                CO_TRY(std::ignore, co_await create("services", service, {}));
+            }
+        }
+        co_return co_await fixture.resources->create(checker_tester, of, an_object(of.name(), std::move(name), std::move(spec)),
+                                                     {});
     }
     json::object status(std::string_view kind, std::string_view name) const {
-        const auto object = house.resources->get(house.kind(kind), name);
+        const auto object = fixture.resources->get(fixture.kind(kind), name);
         return object.ok() ? object->status : json::object{{"error", object.error().text()}};
     }
     std::string state(std::string_view name) const { return text_at(status("instances", name), "state"); }
 
     asio::any_io_executor executor;
-    resource::testing::House house;
+    resource::testing::ResourceFixture fixture;
     Catalog catalog;
     store::Leadership leadership;
     Commands commands;
@@ -82,13 +96,30 @@ struct Site {
 };
 
 json::object ttl_instance(std::string ttl) {
-    return {{"service", "tick"},
-            {"node", "n1"},
-            {"address", "192.0.2.1"},
-            {"checks", {{{"id", "t"}, {"kind", "ttl"}, {"ttl", std::move(ttl)}}}}};
+    return {
+        {"service", "tick"}, {"node", "n1"}, {"address", "192.0.2.1"}, {"checks", {{{"id", "t"}, {"kind", "ttl"}, {"ttl", ttl}}}}};
 }
 
 } // namespace
+
+CO_TEST(Checker, ContinuesAfterAStopAndARestart) {
+    Site site(loop.get_executor());
+    co_await site.start();
+    CO_ASSERT_OK(co_await site.create(
+        "instances", "w",
+        {{"service", "web"},
+         {"node", "n1"},
+         {"checks", {{{"id", "c"}, {"kind", "command"}, {"command", {"check"}}, {"interval", "5s"}, {"rise", 1}, {"fall", 1}}}}}));
+    co_await site.pass(6s);
+    EXPECT_EQ(site.state("w"), "passing");
+    co_await site.group.stop();
+    site.group.reopen();
+    site.commands.exit_code = 2;
+    co_await site.start();
+    co_await site.pass(12s);
+    EXPECT_EQ(site.state("w"), "registered");
+    co_await site.group.stop();
+}
 
 CO_TEST(Checker, RunsChecksAndWritesOnlyChanges) {
     Site site(loop.get_executor());
@@ -99,26 +130,26 @@ CO_TEST(Checker, RunsChecksAndWritesOnlyChanges) {
         {{"service", "web"},
          {"node", "n1"},
          {"checks", {{{"id", "c"}, {"kind", "command"}, {"command", {"check"}}, {"interval", "5s"}, {"rise", 1}, {"fall", 2}}}}}));
-    co_await settle_all();
+    co_await run_pending_work();
     EXPECT_EQ(site.state("w"), "registered");
     co_await site.pass(6s);
     EXPECT_GE(site.commands.runs, 1);
     EXPECT_EQ(site.state("w"), "passing");
     EXPECT_EQ(text_at(site.status("services", "web"), "state"), "complete");
-    const auto revision = site.house.store.revision();
+    const auto revision = site.fixture.store.revision();
     co_await site.pass(60s);
-    EXPECT_EQ(site.house.store.revision(), revision) << "nothing changed, and something was written";
+    EXPECT_EQ(site.fixture.store.revision(), revision) << "nothing changed, and something was written";
     EXPECT_GE(site.commands.runs, 10);
 
     site.commands.exit_code = 2;
     co_await site.pass(16s);
     EXPECT_EQ(site.state("w"), "registered");
-    EXPECT_THAT(text_at(site.status("instances", "w"), "why"), HasSubstr("word from n1"));
+    EXPECT_THAT(text_at(site.status("instances", "w"), "message"), HasSubstr("word from n1"));
     EXPECT_EQ(text_at(site.status("services", "web"), "state"), "empty");
     site.commands.unreachable = true; // evidence of nothing
-    const auto then = site.house.store.revision();
+    const auto then = site.fixture.store.revision();
     co_await site.pass(60s);
-    EXPECT_EQ(site.house.store.revision(), then);
+    EXPECT_EQ(site.fixture.store.revision(), then);
     site.commands.unreachable = false;
     site.commands.exit_code = 1;
     co_await site.pass(6s);
@@ -126,7 +157,7 @@ CO_TEST(Checker, RunsChecksAndWritesOnlyChanges) {
     co_await site.group.stop();
 }
 
-CO_TEST(Checker, LooksWhereTheInstanceIs) {
+CO_TEST(Checker, ProbesTheAddressOfTheInstance) {
     asio::ip::tcp::acceptor acceptor(loop, {asio::ip::make_address("127.0.0.1"), 0});
     Site site(loop.get_executor());
     co_await site.start();
@@ -135,7 +166,8 @@ CO_TEST(Checker, LooksWhereTheInstanceIs) {
         {{"port", acceptor.local_endpoint().port()}, {"checks", {{{"kind", "tcp"}, {"interval", "1s"}, {"timeout", "1s"}}}}}));
     CO_ASSERT_OK(co_await site.create("instances", "w", {{"service", "web"}, {"node", "n1"}}));
     co_await site.pass(3s);
-    EXPECT_EQ(site.state("w"), "registered"); // nobody knows where n1 is
+    EXPECT_EQ(site.state("w"), "registered"); // the address of n1 is unknown
+    EXPECT_FALSE(site.status("instances", "w").contains("address"));
     CO_ASSERT_OK(co_await site.create("nodes", "n1", {{"address", "127.0.0.1"}}));
     co_await site.pass(2s);
     for (int i = 0; i < 200 && site.state("w") != "passing"; ++i) { // a real connection takes a moment of real time
@@ -143,16 +175,69 @@ CO_TEST(Checker, LooksWhereTheInstanceIs) {
         co_await site.pass(500ms);
     }
     EXPECT_EQ(site.state("w"), "passing");
+    EXPECT_EQ(text_at(site.status("instances", "w"), "address"), "127.0.0.1");             // of the node
+    EXPECT_EQ(site.status("instances", "w").at("port"), acceptor.local_endpoint().port()); // of the service
     co_await site.group.stop();
 }
 
-CO_TEST(Checker, LetsTtlChecksExpire) {
+CO_TEST(Checker, SendsSecretsAndNeverShowsThem) {
+    Site site(loop.get_executor());
+    co_await site.start();
+    std::string sent;
+    int status = 500;
+    net::HttpServer server(loop.get_executor(), {},
+                           [&](Context ctx, net::Request& request, net::BodyReader&, net::ResponseWriter& out) -> Task<Unit> {
+                               sent = request.headers.get("X-Key");
+                               co_return co_await out.send(ctx, net::Response{status, {}, "you sent " + sent});
+                           });
+    CO_ASSERT_OK(server.start());
+    auto& resources = *site.fixture.resources;
+    const auto& secrets = site.fixture.secrets();
+    CO_ASSERT_OK(
+        co_await resources.create(checker_tester, secrets, resource::testing::a_secret("site", {{"key", "first-key-4711"}}), {}));
+    const json::object check{{"kind", "http"},   {"headers", {{"X-Key", {{"secret", "site.key"}}}}},
+                             {"interval", "1s"}, {"timeout", "1s"},
+                             {"rise", 1},        {"fall", 1}};
+    CO_ASSERT_OK(co_await site.create(
+        "instances", "web-1",
+        {{"service", "web"}, {"node", "n1"}, {"address", "127.0.0.1"}, {"port", server.port()}, {"checks", json::array{check}}}));
+    co_await run_pending_work();
+    const auto shown = [&] { return json::serialize(site.status("instances", "web-1")); };
+    const auto until = [&](std::function<bool()> holds) -> asio::awaitable<void> { // a real answer takes a moment of real time
+        for (int i = 0; i < 400 && !holds(); ++i) {
+            std::ignore = co_await real_clock().sleep(5ms);
+            co_await site.pass(500ms);
+        }
+    };
+    co_await until([&] { return shown().find("500") != std::string::npos; });
+    EXPECT_EQ(sent, "first-key-4711");
+    EXPECT_THAT(shown(), AllOf(HasSubstr("500"), Not(HasSubstr("4711"))));
+    status = 200;
+    CO_ASSERT_OK(
+        co_await resources.replace(checker_tester, secrets, resource::testing::a_secret("site", {{"key", "second-key-4712"}}), {}));
+    co_await until([&] { return site.state("web-1") == "passing"; });
+    EXPECT_EQ(sent, "second-key-4712");
+    EXPECT_THAT(shown(), Not(HasSubstr("4712")));
+    // Without its value it cannot run: it reports that, and keeps its state.
+    CO_ASSERT_OK(co_await resources.replace(checker_tester, secrets, resource::testing::a_secret("site", {{"other", "x"}}), {}));
+    co_await site.pass(2s);
+    EXPECT_THAT(shown(), AllOf(HasSubstr(R"("state":"passing")"),
+                               HasSubstr(R"(cannot run, no evidence: Secret site has no value \"key\")")));
+    CO_ASSERT_OK(
+        co_await resources.replace(checker_tester, secrets, resource::testing::a_secret("site", {{"key", "third-key-4713"}}), {}));
+    co_await until([&] { return sent == "third-key-4713"; });
+    EXPECT_THAT(shown(), Not(HasSubstr("cannot run")));
+    co_await site.group.stop();
+    co_await server.stop(0s);
+}
+
+CO_TEST(Checker, ATtlCheckExpires) {
     Site site(loop.get_executor());
     co_await site.start();
     CO_ASSERT_OK(co_await site.create("instances", "w", ttl_instance("10s")));
-    co_await settle_all();
+    co_await run_pending_work();
     CO_ASSERT_OK(co_await site.checker.report(checker_tester, "instances/w", "t", CheckStatus::passing, "fine"));
-    co_await settle_all();
+    co_await run_pending_work();
     EXPECT_EQ(site.state("w"), "passing");
     for (int i = 0; i < 5; ++i) {
         co_await site.pass(8s);
@@ -163,13 +248,14 @@ CO_TEST(Checker, LetsTtlChecksExpire) {
     EXPECT_EQ(site.state("w"), "passing");
     co_await site.pass(2s);
     EXPECT_EQ(site.state("w"), "registered");
-    EXPECT_THAT(text_at(site.status("instances", "w"), "why"), HasSubstr("TTL expired (last output before timeout follows): fine"));
+    EXPECT_THAT(text_at(site.status("instances", "w"), "message"),
+                HasSubstr("TTL expired (last output before timeout follows): fine"));
     auto unknown = co_await site.checker.report(checker_tester, "instances/w", "x", CheckStatus::passing, "");
     EXPECT_EQ(unknown.error().code, Code::not_found);
     co_await site.group.stop();
 }
 
-CO_TEST(Checker, AFreshTtlCheckHasItsWholeTimeBeforeTheFirstWord) {
+CO_TEST(Checker, ANewTtlCheckHasItsFullTtlBeforeTheFirstReport) {
     Site site(loop.get_executor());
     co_await site.start();
     co_await site.pass(60s, 5s);
@@ -183,22 +269,22 @@ CO_TEST(Checker, AFreshTtlCheckHasItsWholeTimeBeforeTheFirstWord) {
     co_await site.group.stop();
 }
 
-CO_TEST(Checker, WordsThatOnlyRenewAreSeldomWritten) {
+CO_TEST(Checker, ReportsThatOnlyRenewATtlAreWrittenSeldom) {
     Site site(loop.get_executor());
     co_await site.start();
     CO_ASSERT_OK(co_await site.create("instances", "w", ttl_instance("40s")));
     CO_ASSERT_OK(co_await site.checker.report(checker_tester, "instances/w", "t", CheckStatus::passing, "fine"));
-    co_await settle_all();
-    const auto before = site.house.store.revision();
+    co_await run_pending_work();
+    const auto before = site.fixture.store.revision();
     for (int i = 0; i < 40; ++i) {
         co_await site.pass(1s);
         CO_ASSERT_OK(co_await site.checker.report(checker_tester, "instances/w", "t", CheckStatus::passing, "fine"));
     }
-    EXPECT_LE(site.house.store.revision() - before, 4);
+    EXPECT_LE(site.fixture.store.revision() - before, 4);
     co_await site.group.stop();
 }
 
-CO_TEST(Checker, WhatStoodBeforeARestartStandsUntilThereIsNews) {
+CO_TEST(Checker, TheStateBeforeARestartIsKeptUntilThereIsEvidence) {
     const auto shared = std::make_shared<store::MemoryStore::Shared>();
     {
         Site site(loop.get_executor(), shared);
@@ -214,13 +300,13 @@ CO_TEST(Checker, WhatStoodBeforeARestartStandsUntilThereIsNews) {
         co_await site.group.stop();
     }
     Site site(loop.get_executor(), shared);
-    site.house.clock.advance(1h); // away for an hour
+    site.fixture.clock.advance(1h); // away for an hour
     site.commands.unreachable = true;
     co_await site.start();
-    co_await settle_all();
+    co_await run_pending_work();
     EXPECT_EQ(site.state("w"), "passing");
     EXPECT_TRUE(site.catalog.find_resource("w")->checks.at(0).stale);
-    EXPECT_EQ(site.state("t"), "passing"); // nobody could tell us while we were away
+    EXPECT_EQ(site.state("t"), "passing"); // no report could arrive while the server was stopped
     site.commands.unreachable = false;
     co_await site.pass(9s);
     EXPECT_EQ(site.state("t"), "passing");
@@ -230,7 +316,61 @@ CO_TEST(Checker, WhatStoodBeforeARestartStandsUntilThereIsNews) {
     co_await site.group.stop();
 }
 
-CO_TEST(Checker, RemovesWhatWasCriticalTooLong) {
+CO_TEST(Checker, AResultFromBeforeARestartIsNoEvidenceUntilAProbeAgrees) {
+    const auto shared = std::make_shared<store::MemoryStore::Shared>();
+    {
+        Site site(loop.get_executor(), shared);
+        co_await site.start();
+        CO_ASSERT_OK(co_await site.create(
+            "instances", "w",
+            {{"service", "web"}, {"node", "n1"}, {"checks", {{{"id", "c"}, {"kind", "command"}, {"command", {"check"}}}}}}));
+        co_await site.pass(11s, 1s);
+        EXPECT_EQ(site.catalog.members("web", "")->all.at(0).evidence, Evidence::confirmed);
+        co_await site.group.stop();
+    }
+    Site site(loop.get_executor(), shared);
+    site.commands.exit_code = 2; // it failed while the server was stopped
+    int told = 0;
+    auto handle = site.catalog.subscribe([&](const std::string&) { ++told; });
+    co_await site.start();
+    EXPECT_GT(told, 0);
+    const auto member = [&] { return site.catalog.members("web", "")->all.at(0); };
+    EXPECT_EQ(member().evidence, Evidence::awaited);
+    co_await site.pass(11s, 1s);
+    EXPECT_GE(site.commands.runs, 1);
+    EXPECT_EQ(member().state, State::passing);
+    EXPECT_EQ(member().evidence, Evidence::awaited) << "one failed probe neither brings it down nor confirms it";
+    co_await site.pass(21s, 1s);
+    EXPECT_EQ(member().state, State::registered);
+    EXPECT_EQ(member().evidence, Evidence::confirmed);
+    co_await site.group.stop();
+}
+
+CO_TEST(Checker, TheFirstRoundAfterARestartIsBounded) {
+    const auto shared = std::make_shared<store::MemoryStore::Shared>();
+    {
+        Site site(loop.get_executor(), shared);
+        co_await site.start();
+        CO_ASSERT_OK(co_await site.create(
+            "instances", "w",
+            {{"service", "web"}, {"node", "n1"}, {"checks", {{{"id", "c"}, {"kind", "command"}, {"command", {"check"}}}}}}));
+        co_await site.pass(11s, 1s);
+        co_await site.group.stop();
+    }
+    Site site(loop.get_executor(), shared);
+    site.commands.unreachable = true;
+    co_await site.start();
+    co_await site.pass(59s, 1s);
+    EXPECT_EQ(site.catalog.members("web", "")->all.at(0).evidence, Evidence::awaited);
+    co_await site.pass(2s, 1s);
+    EXPECT_EQ(site.catalog.members("web", "")->all.at(0).evidence, Evidence::unconfirmed);
+    site.commands.unreachable = false;
+    co_await site.pass(11s, 1s);
+    EXPECT_EQ(site.catalog.members("web", "")->all.at(0).evidence, Evidence::confirmed);
+    co_await site.group.stop();
+}
+
+CO_TEST(Checker, RemovesInstancesThatWereCriticalForTooLong) {
     Site site(loop.get_executor());
     co_await site.start();
     CO_ASSERT_OK(
@@ -246,18 +386,75 @@ CO_TEST(Checker, RemovesWhatWasCriticalTooLong) {
     co_await site.group.stop();
 }
 
-CO_TEST(Checker, ANodesCheckCountsForAllOnIt) {
+CO_TEST(Checker, ACheckOfANodeAppliesToAllItsInstances) {
     Site site(loop.get_executor());
     co_await site.start();
     CO_ASSERT_OK(co_await site.create("instances", "w", {{"service", "web"}, {"node", "n1"}}));
     CO_ASSERT_OK(co_await site.create(
         "catalognodes", "n1", {{"node", "n1"}, {"checks", {{{"id", "disk"}, {"kind", "external"}, {"initial", "passing"}}}}}));
-    co_await settle_all();
+    co_await run_pending_work();
     EXPECT_EQ(site.state("w"), "passing");
     CO_ASSERT_OK(co_await site.checker.report(checker_tester, "catalognodes/n1", "disk", CheckStatus::critical, "full"));
-    co_await settle_all();
+    co_await run_pending_work();
     EXPECT_EQ(site.state("w"), "registered");
-    EXPECT_THAT(text_at(site.status("instances", "w"), "why"), HasSubstr("the node's check \"disk\" is critical: full"));
+    EXPECT_THAT(text_at(site.status("instances", "w"), "message"), HasSubstr("the node's check \"disk\" is critical: full"));
+    co_await site.group.stop();
+}
+
+CO_TEST(Checker, ADeniedCheckIsNoEvidenceAndHasAReason) {
+    Site site(loop.get_executor());
+    co_await site.start();
+    const auto instance = [](std::string address, std::string initial) {
+        return json::object{
+            {"service", "web"},
+            {"node", "n1"},
+            {"address", std::move(address)},
+            {"port", 80},
+            {"checks", {{{"id", "c"}, {"kind", "tcp"}, {"interval", "5s"}, {"initial", initial}, {"remove_after", "1m"}}}}};
+    };
+    CO_ASSERT_OK(co_await site.create("instances", "a", instance("169.254.169.254", "critical")));
+    auto passing = instance("169.254.169.254", "passing");
+    passing["id"] = "b";
+    CO_ASSERT_OK(co_await site.create("instances", "b", std::move(passing)));
+    for (int i = 0; i < 200 && text_at(site.status("instances", "a"), "message").find("outbound") == std::string::npos; ++i) {
+        co_await site.pass(1s);
+        co_await asio::steady_timer(loop, 5ms).async_wait(asio::use_awaitable);
+    }
+    EXPECT_EQ(site.state("a"), "registered");
+    EXPECT_THAT(text_at(site.status("instances", "a"), "message"), HasSubstr("cannot run, no evidence"));
+    EXPECT_THAT(text_at(site.status("instances", "a"), "message"), HasSubstr("net.outbound.allow"));
+    EXPECT_THAT(text_at(site.status("instances", "b"), "message"), HasSubstr("cannot run, no evidence"));
+    const auto status = site.status("instances", "a");
+    EXPECT_FALSE(status.at("checks").at("c").as_object().contains("since"));
+    co_await site.pass(5min, 10s); // remove_after needs evidence
+    EXPECT_EQ(site.state("a"), "registered");
+    co_await site.group.stop();
+}
+
+CO_TEST(Checker, RegisteredChecksSendNoBodyAndOnlyGetOrHead) {
+    Site site(loop.get_executor());
+    co_await site.start();
+    const auto with = [](json::object check) {
+        check["id"] = "c";
+        check["kind"] = "http";
+        check["url"] = "http://192.0.2.1/";
+        return json::object{{"service", "web"}, {"node", "n1"}, {"checks", json::array{std::move(check)}}};
+    };
+    const auto post = co_await site.create("instances", "a", with({{"method", "POST"}}));
+    CO_ASSERT(!post.ok());
+    EXPECT_EQ(post.error().fields.front().path, "spec.checks[0].method");
+    const auto body = co_await site.create("instances", "a", with({{"body", "x"}}));
+    CO_ASSERT(!body.ok());
+    EXPECT_EQ(body.error().fields.front().path, "spec.checks[0].body");
+    CO_ASSERT_OK(co_await site.create("instances", "a", with({{"method", "HEAD"}})));
+    // What a Service declares is an operator's.
+    CO_ASSERT_OK(co_await site.create(
+        "services", "declared", {{"checks", {{{"id", "c"}, {"kind", "http"}, {"url", "http://192.0.2.1/"}, {"method", "POST"}}}}}));
+    // One that was stored before is not sent.
+    Check stored{.id = "c", .kind = Check::Kind::http, .method = "PUT", .registered = true};
+    EXPECT_THAT(refusal_of(stored), HasSubstr("GET and HEAD only"));
+    stored.registered = false;
+    EXPECT_EQ(refusal_of(stored), "");
     co_await site.group.stop();
 }
 

@@ -16,25 +16,25 @@ asio::awaitable<void> sleep_towards(Clock& clock, Notifier& changed, SteadyTime 
     changed.notify_all();
 }
 
-std::string expired_words(const std::string& last) {
-    constexpr std::string_view words = "TTL expired";
-    if (last.empty() || last.starts_with(words)) return std::string(words);
-    return fmt::format("{} (last output before timeout follows): {}", words, last);
+std::string expired_message(const std::string& last) {
+    constexpr std::string_view expired_text = "TTL expired";
+    if (last.empty() || last.starts_with(expired_text)) return std::string(expired_text);
+    return fmt::format("{} (last output before timeout follows): {}", expired_text, last);
 }
 
 } // namespace
 
 SteadyTime Checker::State::expiry(const std::string& key, const Check& check, const CheckResult& result) const {
     auto when = term_began + check.ttl;
-    if (const auto at = heard.find(probe_key(key, check.id)); at != heard.end())
+    if (const auto at = last_report.find(probe_key(key, check.id)); at != last_report.end())
         when = std::max(when, at->second + check.ttl);
     else if (result.renewed != WallTime{})
         when = std::max(when, clock.steady() + (result.renewed - clock.wall()) + check.ttl * 5 / 4);
     return when;
 }
 
-void Checker::State::set_timer(const std::string& key, const std::string& check, Timer what, std::optional<SteadyTime> when) {
-    const TimerKey timer{key, check, what};
+void Checker::State::set_timer(const std::string& key, const std::string& check, Timer type, std::optional<SteadyTime> when) {
+    const TimerKey timer{key, check, type};
     const auto known = timers.find(timer);
     if (known != timers.end()) {
         if (when && known->second == *when) return;
@@ -60,10 +60,10 @@ asio::awaitable<void> Checker::State::run_timers(Context ctx) {
             const auto& [key, check, what] = timer;
             if (what == Timer::expiry) {
                 const auto* known = known_result(key, check);
-                pending[key][check] =
-                    CheckResult{CheckStatus::critical, expired_words(known == nullptr ? "" : known->output), clock.wall(), {}};
+                pending[key][check] = CheckResult{
+                    CheckStatus::critical, expired_message(known == nullptr ? "" : known->output), clock.wall(), {}, {}};
             }
-            controller.poke(key);
+            controller.enqueue(key);
         }
         const auto next = due.empty() ? SteadyTime::max() : due.begin()->first;
         if (next < *sleeping_until) {
@@ -76,9 +76,9 @@ asio::awaitable<void> Checker::State::run_timers(Context ctx) {
     co_await sleepers.stop();
 }
 
-void Checker::State::drop_timers(const std::string& key, const std::function<bool(const std::string&)>& gone) {
+void Checker::State::drop_timers(const std::string& key, const std::function<bool(const std::string&)>& is_removed) {
     for (auto at = timers.lower_bound({key, "", Timer::expiry}); at != timers.end() && std::get<0>(at->first) == key;) {
-        if (!gone(std::get<1>(at->first))) {
+        if (!is_removed(std::get<1>(at->first))) {
             ++at;
             continue;
         }

@@ -1,7 +1,11 @@
 #include "catalog/kinds.h"
 
 #include "catalog/check.h"
-#include "catalog/json_read.h"
+#include "catalog/membership.h"
+#include "core/ascii.h"
+#include "core/digest.h"
+#include "core/json_fields.h"
+#include "core/truncate.h"
 #include "resource/object.h"
 #include "resource/resources.h"
 
@@ -18,7 +22,7 @@ namespace {
 using namespace resource;
 
 Error bad_wanted(std::string_view given) {
-    return Error{Code::invalid, fmt::format("\"{}\" is no number of instances", given),
+    return Error{Code::invalid, fmt::format("\"{}\" is not a number of instances", given),
                  "write a number, hosts(ROLE), or a sum of these: hosts(oc)+hosts(ocdb)"};
 }
 
@@ -27,7 +31,7 @@ Task<Unit> prepare_service(Context, Draft& draft) {
     if (const auto* wanted = draft.after.spec.if_contains("wanted"))
         if (const auto parsed = Wanted::parse(*wanted); !parsed.ok())
             errors.push_back({"spec.wanted", parsed.error().message + "; " + parsed.error().remedy});
-    check_checks(draft.after.spec, "spec", errors);
+    check_checks(draft.after.spec, "spec", false, errors);
     co_return verdict(*draft.resources->registry().find("Service"), draft.after.name, std::move(errors));
 }
 
@@ -36,10 +40,29 @@ std::string id_of(const json::object& spec) {
     return id.empty() ? text_at(spec, "service") : id;
 }
 
+/// Consul accepts any text as the name of a node, and so does the Consul facade (such an instance is in the catalog but is not a
+/// member). Other fields of an object that was stored with such a name can still be changed.
+void check_node_name(const Draft& draft, std::vector<FieldError>& errors) {
+    const auto node = text_at(draft.after.spec, "node");
+    if (draft.self_registration || is_node_name(node)) return;
+    if (draft.before != nullptr && text_at(draft.before->spec, "node") == node) return;
+    errors.push_back({"spec.node", fmt::format("must be a host name or an IP address, got \"{}\"", truncate(node, 80))});
+}
+
 Task<Unit> prepare_instance(Context, Draft& draft) {
     std::vector<FieldError> errors;
-    check_checks(draft.after.spec, "spec", errors);
-    // Two of a node under one id would be one to everybody who looks.
+    check_checks(draft.after.spec, "spec", true, errors);
+    check_node_name(draft, errors);
+    // Consul clients define a service by registering an instance; other users must create the Service first.
+    const auto service = ascii_lower(text_at(draft.after.spec, "service"));
+    const bool same_service = draft.before != nullptr && ascii_lower(text_at(draft.before->spec, "service")) == service;
+    if (!draft.self_registration && !same_service) {
+        if (draft.resources->exists(*draft.resources->registry().find("Service"), service))
+            draft.uses.push_back("services/" + service);
+        else
+            errors.push_back({"spec.service", fmt::format("refers to Service \"{}\", which does not exist", service)});
+    }
+    // The id identifies an instance within its node.
     const auto& kind = *draft.resources->registry().find("Instance");
     ListQuery query;
     query.fields = {{"node", text_at(draft.after.spec, "node")}};
@@ -54,19 +77,34 @@ Task<Unit> prepare_instance(Context, Draft& draft) {
     co_return verdict(*draft.resources->registry().find("Instance"), draft.after.name, std::move(errors));
 }
 
+/// Lists the instances that name a resource in this spec field.
+Registry::Users instances_by(std::string field) {
+    return [field](const Resources& resources, std::string_view name, std::size_t limit) {
+        std::vector<std::string> out;
+        ListQuery query;
+        query.fields = {{field, std::string(name)}};
+        query.limit = limit;
+        if (const auto page = resources.list(*resources.registry().find("Instance"), query); page.ok())
+            for (const auto& record : page->records)
+                out.push_back(fmt::format("Instance/{} (spec.{})", record->key.substr(record->key.find('/') + 1), field));
+        return out;
+    };
+}
+
 Task<Unit> prepare_catalog_node(Context, Draft& draft) {
     std::vector<FieldError> errors;
-    check_checks(draft.after.spec, "spec", errors);
+    check_checks(draft.after.spec, "spec", true, errors);
+    check_node_name(draft, errors);
     if (const auto* checks = draft.after.spec.if_contains("checks"); checks != nullptr && checks->is_array()) {
         std::size_t at = 0;
         for (const auto& item : checks->get_array()) {
             const auto here = fmt::format("spec.checks[{}]", at++);
             const auto check = Check::from(item.as_object());
-            if (check.id.empty()) errors.push_back({here + ".id", "a node's check needs one"});
+            if (check.id.empty()) errors.push_back({here + ".id", "is required for checks of nodes"});
             if (check.kind == Check::Kind::tcp && check.port == 0)
-                errors.push_back({here + ".port", "a node has no port of its own: say which"});
+                errors.push_back({here + ".port", "is required, because a node has no default port"});
             if (check.kind == Check::Kind::http && check.port == 0 && check.url.empty())
-                errors.push_back({here + ".url", "a node has no port of its own: give the URL, or a port"});
+                errors.push_back({here + ".url", "is required (or port), because a node has no default port"});
         }
     }
     co_return verdict(*draft.resources->registry().find("CatalogNode"), draft.after.name, std::move(errors));
@@ -115,27 +153,27 @@ std::string Wanted::text() const {
 
 Kind service_kind() {
     Kind kind("Service", "services",
-              "A service by name: how many instances there should be, how to tell that one works, who needs it.");
-    kind.spec(text("description", "What it is.").format(Format::one_line).between(0, 256))
-        .spec(integer("port", "Where instances listen that do not say.").between(1, 65535))
-        .spec(list("tags", "Tags that mean something here, such as real (a backend) and lb (through the load balancer).",
+              "A service: the wanted number of instances, their checks, and the services that depend on it.");
+    kind.spec(text("description", "Description.").format(Format::one_line).between(0, 256))
+        .spec(integer("port", "Default port of the instances.").between(1, 65535))
+        .spec(list("tags", "Tags with a meaning for this service, such as real (a backend) and lb (behind the load balancer).",
                    text("tag", "A tag.").format(Format::one_line).between(1, 128))
                   .between(0, 64))
-        .spec(any("wanted", "How many instances there should be: a number, hosts(ROLE) for as many as there are Nodes labelled "
-                            "role=ROLE, or a sum of these.")
+        .spec(any("wanted",
+                  "Wanted number of instances: a number, hosts(ROLE) for the number of Nodes with the label role=ROLE, or a "
+                  "sum of these.")
                   .example("hosts(oc)+hosts(ocdb)"))
-        .spec(list("needed_by", "Who cannot do without it, for people and for plans.",
-                   text("service", "A service's name.").format(Format::one_line).between(1, 128))
+        .spec(list("needed_by", "Services that depend on it, for people and for plans.",
+                   text("service", "Name of a service.").format(Format::one_line).between(1, 128))
                   .between(0, 256))
-        .spec(checks_field("How to tell that an instance works; each instance may add its own."))
-        .status(integer("registered", "Instances that are known."))
-        .status(integer("usable", "Those of which nothing is critical."))
-        .status(integer("passing", "Those of which everything passes."))
-        .status(integer("wanted", "How many are wanted, counted out."))
-        .status(
-            text("state",
-                 "complete: as many pass as are wanted. short: fewer. empty: none passes. idle: none is wanted and none is there."))
-        .status(text("why", "The state in words."))
+        .spec(checks_field("Checks of each instance; instances may add their own."))
+        .status(integer("registered", "Known instances."))
+        .status(integer("usable", "Instances without a critical check."))
+        .status(integer("passing", "Instances whose checks all pass."))
+        .status(integer("wanted", "Evaluated wanted number."))
+        .status(text("state", "complete: the wanted number passes. short: fewer pass. empty: no instance passes. idle: no instance "
+                              "is wanted or registered."))
+        .status(text("message", "Explanation of the state.").renamed_from("why"))
         .column("NAME", "name")
         .column("WANTED", "status.wanted")
         .column("REGISTERED", "status.registered")
@@ -144,7 +182,7 @@ Kind service_kind() {
         .column("STATE", "status.state")
         .column("AGE", "age")
         .wide_column("PORT", "spec.port")
-        .wide_column("WHY", "status.why")
+        .wide_column("MESSAGE", "status.message")
         .also_called({"svc"})
         .prepare([](Context ctx, Draft& draft) { return prepare_service(std::move(ctx), draft); })
         .example(R"(kind: Service
@@ -164,40 +202,43 @@ spec:
 }
 
 Kind instance_kind() {
-    Kind kind("Instance", "instances", "One instance of a service on a node: where it is, and how far it has come.");
-    kind.spec(text("service", "The service's name.").required().format(Format::one_line).between(1, 128).indexed())
-        .spec(text("node", "The node's name: a Node, or one that registered itself.")
+    Kind kind("Instance", "instances", "One instance of a service on a node: its address and its state.");
+    kind.spec(text("service", "Name of the service.").required().format(Format::one_line).between(1, 128).indexed())
+        .spec(text("node", "Name of the node: a Node, or a node that registered itself.")
                   .required()
                   .format(Format::one_line)
                   .between(1, 256)
                   .indexed())
-        .spec(text("id", "Tells it from others of the same node. Left out: the service's name.")
-                  .format(Format::one_line)
-                  .between(1, 256))
-        .spec(text("address", "Where it listens. Left out: the node's address.").format(Format::host))
-        .spec(integer("port", "Where it listens. Left out: the service's.").between(1, 65535))
-        .spec(list("tags", "Such as real or lb.", text("tag", "A tag.").format(Format::one_line).between(1, 256)).between(0, 64))
-        .spec(map("meta", "Further facts, for whoever reads them.", text("value", "A value.").between(0, 512)).between(0, 64))
-        .spec(object("weights", "Its share of the answers, by what its checks say.")
-                  .with(integer("passing", "While all pass.").between(1, 65535))
-                  .with(integer("warning", "While one warns.").between(0, 65535)))
+        .spec(text("id", "Unique id within the node. Default: the name of the service.").format(Format::one_line).between(1, 256))
+        .spec(text("address", "Address. Default: the address of the node.").format(Format::host))
+        .spec(integer("port", "Port. Default: the port of the service.").between(1, 65535))
+        .spec(list("tags", "Tags, such as real or lb.", text("tag", "A tag.").format(Format::one_line).between(1, 256))
+                  .between(0, 64))
+        .spec(map("meta", "Metadata.", text("value", "A value.").between(0, 512)).between(0, 64))
+        .spec(object("weights", "Weights in DNS answers, by check status.")
+                  .with(integer("passing", "While all checks pass.").between(1, 65535))
+                  .with(integer("warning", "While a check warns.").between(0, 65535)))
         .spec(any("tagged_addresses", "Further addresses, as {lan: {address, port}}."))
-        .spec(boolean("tag_override", "Tags may be changed by others than the one that registered it."))
-        .spec(boolean("maintenance", "People work on it: it counts as critical."))
-        .spec(text("maintenance_reason", "Why, for colleagues.").format(Format::one_line).between(0, 256))
-        .spec(checks_field("How to tell that it works, besides what its Service says."))
+        .spec(boolean("tag_override", "Tags may be changed by other clients than the one that registered it."))
+        .spec(boolean("planned", "Not started yet: without checks the state is registered, not passing."))
+        .spec(text("provided_by", "The job that registered it.").format(Format::one_line).between(1, 256).indexed())
+        .spec(boolean("maintenance", "Maintenance mode: it counts as critical."))
+        .spec(text("maintenance_reason", "Reason, for other operators.").format(Format::one_line).between(0, 256))
+        .spec(checks_field("Checks in addition to those of its Service."))
         .status(text("state", "registered, usable or passing."))
-        .status(text("why", "The state in words."))
-        .status(time("since", "When it came to this state."))
-        .status(any("checks", "What each check last said, by its id."))
+        .status(text("message", "Explanation of the state.").renamed_from("why"))
+        .status(text("address", "Address that clients get: its own, or that of the node."))
+        .status(integer("port", "Port that clients get: its own, or that of the service."))
+        .status(time("since", "Time of the change to this state."))
+        .status(any("checks", "Last result of each check, by id."))
         .column("NAME", "name")
         .column("SERVICE", "spec.service")
         .column("NODE", "spec.node")
-        .column("ADDRESS", "spec.address")
-        .column("PORT", "spec.port")
+        .column("ADDRESS", "status.address")
+        .column("PORT", "status.port")
         .column("TAGS", "spec.tags")
         .column("STATE", "status.state")
-        .column("WHY", "status.why")
+        .column("MESSAGE", "status.message")
         .column("AGE", "age")
         .also_called({"inst"})
         .prepare([](Context ctx, Draft& draft) { return prepare_instance(std::move(ctx), draft); })
@@ -213,18 +254,17 @@ spec:
 }
 
 Kind catalog_node_kind() {
-    Kind kind(
-        "CatalogNode", "catalognodes",
-        "A node as the catalog knows it beyond its Node: one that registered itself from outside, or checks of a whole machine.");
-    kind.spec(text("node", "The node's name.").required().format(Format::one_line).between(1, 256).indexed())
-        .spec(text("id", "Its id, where it has one.").format(Format::one_line).between(1, 64))
-        .spec(text("address", "Where it is. Left out: the address of the Node of that name.").format(Format::host))
-        .spec(map("meta", "Further facts.", text("value", "A value.").between(0, 512)).between(0, 64))
+    Kind kind("CatalogNode", "catalognodes",
+              "Catalog data of a node in addition to its Node: a node that registered itself, or checks of a whole host.");
+    kind.spec(text("node", "Name of the node.").required().format(Format::one_line).between(1, 256).indexed())
+        .spec(text("id", "Id of the node.").format(Format::one_line).between(1, 64))
+        .spec(text("address", "Address. Default: the address of the Node of that name.").format(Format::host))
+        .spec(map("meta", "Metadata.", text("value", "A value.").between(0, 512)).between(0, 64))
         .spec(map("tagged_addresses", "Further addresses.", text("address", "An address.").between(0, 256)).between(0, 16))
-        .spec(boolean("maintenance", "People work on it: every instance on it counts as critical."))
-        .spec(text("maintenance_reason", "Why, for colleagues.").format(Format::one_line).between(0, 256))
-        .spec(checks_field("Checks of the whole machine: while one is critical, none of its instances is usable."))
-        .status(any("checks", "What each check last said, by its id."))
+        .spec(boolean("maintenance", "Maintenance mode: all instances on the node count as critical."))
+        .spec(text("maintenance_reason", "Reason, for other operators.").format(Format::one_line).between(0, 256))
+        .spec(checks_field("Checks of the host: while one is critical, no instance on it is usable."))
+        .status(any("checks", "Last result of each check, by id."))
         .column("NAME", "name")
         .column("NODE", "spec.node")
         .column("ADDRESS", "spec.address")
@@ -232,6 +272,14 @@ Kind catalog_node_kind() {
         .prepare([](Context ctx, Draft& draft) { return prepare_catalog_node(std::move(ctx), draft); })
         .example("kind: CatalogNode\nname: printer\nspec:\n  node: printer\n  address: 192.0.2.40\n");
     return kind;
+}
+
+void add_kinds(Registry& registry) {
+    registry.add(service_kind());
+    registry.add(instance_kind());
+    registry.add(catalog_node_kind());
+    registry.add_users("Service", instances_by("service"));
+    registry.add_users("Node", instances_by("node"));
 }
 
 std::string resource_name(std::string_view node, std::string_view id) {
@@ -250,14 +298,13 @@ std::string resource_name(std::string_view node, std::string_view id) {
             exact = false;
         }
     }
-    constexpr std::size_t longest = 200;
-    if (out.size() > longest) exact = false;
+    constexpr std::size_t max_prefix = 200;
+    if (out.size() > max_prefix) exact = false;
     if (exact && is_valid_name(out)) return out;
-    // What was lost on the way is in the sum.
+    // The name is not exact: a digest of the original makes it unique.
     std::array<unsigned char, 16> sum{};
     crypto_generichash(sum.data(), sum.size(), reinterpret_cast<const unsigned char*>(given.data()), given.size(), nullptr, 0);
-    out = out.substr(0, longest) + "-";
-    for (std::size_t at = 0; at < 6; ++at) out += fmt::format("{:02x}", sum.at(at));
+    out = out.substr(0, max_prefix) + "-" + to_hex({reinterpret_cast<const char*>(sum.data()), 6});
     if (!is_valid_name(out)) out.insert(0, "x");
     return out;
 }

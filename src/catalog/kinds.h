@@ -11,24 +11,27 @@ namespace orrery::catalog {
 
 namespace json = boost::json;
 
-/// A service by name: how many of it there should be, how to tell that one works, who needs it.
+/// A service: wanted number of instances, checks, dependants.
 resource::Kind service_kind();
 /// One running (or soon to run) instance of a service on a node.
 resource::Kind instance_kind();
-/// A node as the catalog knows it beyond its Node: one that registered itself from outside, or checks of a whole machine.
+/// Catalog data of a node in addition to its Node: a node that registered itself, or checks of a whole host.
 resource::Kind catalog_node_kind();
 
-/// How many instances are wanted: "3", "hosts(oc)", "hosts(oc)+hosts(ocdb)+1".
+/// Registers the kinds and their undeclared uses: a Service or a Node with instances cannot be removed.
+void add_kinds(resource::Registry& registry);
+
+/// The wanted number of instances: "3", "hosts(oc)", "hosts(oc)+hosts(ocdb)+1".
 struct Wanted {
     std::int64_t number = 0;
-    std::vector<std::string> roles; ///< each counts the Nodes whose label `role` is that
-    /// From an integer or a text. `invalid` says what would be right.
+    std::vector<std::string> roles; ///< each counts the Nodes with that label `role`
+    /// Parses an integer or a text. Errors: `invalid` with the expected format.
     static Result<Wanted> parse(const json::value& value);
     std::string text() const;
 };
 
-/// A name for the resource of an instance or node that came with one of its own: readable, valid, the same each time, and never
-/// that of another.
+/// The name of the resource of an instance or node that was registered under a foreign name: readable, valid, deterministic and
+/// unique.
 std::string resource_name(std::string_view node, std::string_view id);
 
 } // namespace orrery::catalog

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-/// Private to the catalog: what is in the store, read, before it is joined.
+/// Parsed contents of the store, before they are joined. Private to the catalog.
 namespace orrery::catalog {
 
-/// What was registered, before it is joined with anything.
+/// A registered instance, before it is joined with its Service and node.
 struct Registered {
     InstanceView view; ///< without checks, state, address
     std::vector<Check> own_checks;
@@ -19,7 +19,7 @@ struct Registered {
 std::vector<Check> checks_of(const json::object& spec);
 std::map<std::string, CheckResult> results_of(const json::object& status);
 Registered read_instance(const resource::Object& object);
-/// Whether only checks and words differ.
+/// Whether two registrations differ only in checks and messages.
 bool same_registration(const Registered& a, const Registered& b);
 
 } // namespace orrery::catalog

@@ -1,6 +1,7 @@
 #include "catalog/catalog.h"
-#include "catalog/json_read.h"
 #include "catalog/registered.h"
+#include "core/json_fields.h"
+#include "core/truncate.h"
 
 #include <fmt/format.h>
 
@@ -34,22 +35,20 @@ Registered read_instance(const resource::Object& object) {
     view.id = text_at(object.spec, "id");
     if (view.id.empty()) view.id = view.service;
     view.own_address = text_at(object.spec, "address");
-    view.port = static_cast<std::uint16_t>(number_at(object.spec, "port", 0));
+    view.port = static_cast<std::uint16_t>(integer_at(object.spec, "port", 0));
     view.tags = texts_at(object.spec, "tags");
-    view.meta = texts_by_name(object.spec, "meta");
+    view.meta = text_map_at(object.spec, "meta");
     if (const auto* tagged = object.spec.if_contains("tagged_addresses"); tagged != nullptr && tagged->is_object())
         view.tagged_addresses = *tagged;
     const auto& weights = object_at(object.spec, "weights");
-    view.weight_passing = static_cast<int>(number_at(weights, "passing", 1));
-    view.weight_warning = static_cast<int>(number_at(weights, "warning", 1));
-    const auto flag = [&](std::string_view key) {
-        const auto* value = object.spec.if_contains(key);
-        return value != nullptr && value->is_bool() && value->get_bool();
-    };
-    view.tag_override = flag("tag_override");
-    view.maintenance = flag("maintenance");
+    view.weight_passing = static_cast<int>(integer_at(weights, "passing", 1));
+    view.weight_warning = static_cast<int>(integer_at(weights, "warning", 1));
+    view.tag_override = flag_at(object.spec, "tag_override");
+    view.planned = flag_at(object.spec, "planned");
+    view.maintenance = flag_at(object.spec, "maintenance");
     view.maintenance_reason = text_at(object.spec, "maintenance_reason");
     out.own_checks = checks_of(object.spec);
+    for (auto& check : out.own_checks) check.registered = true;
     out.results = results_of(object.status);
     return out;
 }
@@ -57,26 +56,29 @@ Registered read_instance(const resource::Object& object) {
 bool same_registration(const Registered& a, const Registered& b) {
     const auto key = [](const InstanceView& v) {
         return std::tie(v.service, v.id, v.node, v.own_address, v.port, v.tags, v.meta, v.weight_passing, v.weight_warning,
-                        v.tag_override);
+                        v.tag_override, v.planned);
     };
     return key(a.view) == key(b.view) && a.view.tagged_addresses == b.view.tagged_addresses;
 }
 
 namespace {
 
-/// The worst of some checks in words, or nothing where all pass.
-struct Trouble {
+/// The most severe of several check results, with a message; empty when all pass.
+struct WorstCheck {
     CheckStatus status = CheckStatus::passing;
     std::string text;
-    void look_at(const CheckView& view, std::string_view whose) {
+    void add(const CheckView& view, std::string_view whose) {
         if (view.result.status <= status) return;
         status = view.result.status;
-        auto output = view.result.output.substr(0, 200);
+        const bool runs = view.result.error.empty();
+        auto output = runs ? truncate(view.result.output, 200) : truncate(view.result.error, 300);
         for (char& c : output)
             if (static_cast<unsigned char>(c) < ' ') c = ' ';
         text = fmt::format("{}check \"{}\" {}{}{}{}", whose, view.check.name.empty() ? view.check.id : view.check.name,
-                           status == CheckStatus::warning ? "warns" : "is critical", output.empty() ? "" : ": ", output,
-                           view.stale ? " (as of before this server started)" : "");
+                           !runs                            ? "cannot run, no evidence"
+                           : status == CheckStatus::warning ? "warns"
+                                                            : "is critical",
+                           output.empty() ? "" : ": ", output, view.stale ? " (as of before this server started)" : "");
     }
 };
 
@@ -88,36 +90,55 @@ bool InstanceView::has_tag(std::string_view tag) const {
 }
 
 void judge(InstanceView& view) {
-    Trouble trouble;
-    for (const auto& check : view.checks) trouble.look_at(check, "");
+    WorstCheck worst;
+    for (const auto& check : view.checks) worst.add(check, "");
     if (view.on) {
-        for (const auto& check : view.on->checks) trouble.look_at(check, "the node's ");
-        if (view.on->maintenance && trouble.status != CheckStatus::critical) {
-            trouble.status = CheckStatus::critical;
-            trouble.text = fmt::format("the node is in maintenance{}{}", view.on->maintenance_reason.empty() ? "" : ": ",
-                                       view.on->maintenance_reason);
+        for (const auto& check : view.on->checks) worst.add(check, "the node's ");
+        if (view.on->maintenance && worst.status != CheckStatus::critical) {
+            worst.status = CheckStatus::critical;
+            worst.text = fmt::format("the node is in maintenance{}{}", view.on->maintenance_reason.empty() ? "" : ": ",
+                                     view.on->maintenance_reason);
         }
     }
-    if (view.maintenance) {
-        trouble.status = CheckStatus::critical;
-        trouble.text = fmt::format("in maintenance{}{}", view.maintenance_reason.empty() ? "" : ": ", view.maintenance_reason);
+    if (view.planned && view.checks.empty()) {
+        worst.status = CheckStatus::critical;
+        worst.text = "it has not been started yet, and has no check";
     }
-    view.worst = trouble.status;
-    switch (trouble.status) {
+    if (view.maintenance) {
+        worst.status = CheckStatus::critical;
+        worst.text = fmt::format("in maintenance{}{}", view.maintenance_reason.empty() ? "" : ": ", view.maintenance_reason);
+    }
+    view.worst = worst.status;
+    switch (worst.status) {
     case CheckStatus::passing:
         view.state = State::passing;
-        view.why = view.checks.empty()       ? "it has no checks"
-                   : view.checks.size() == 1 ? "its check passes"
-                                             : fmt::format("its {} checks pass", view.checks.size());
+        view.message = view.checks.empty()       ? "it has no checks"
+                       : view.checks.size() == 1 ? "its check passes"
+                                                 : fmt::format("its {} checks pass", view.checks.size());
         break;
     case CheckStatus::warning: view.state = State::usable; break;
     case CheckStatus::critical: view.state = State::registered; break;
     }
-    if (!trouble.text.empty()) view.why = trouble.text;
+    if (!worst.text.empty()) view.message = worst.text;
+    for (const auto& check : view.checks) // the previous result stays in effect, but is not current
+        if (!check.result.error.empty() && check.result.status == CheckStatus::passing)
+            view.message +=
+                fmt::format("; check \"{}\" cannot run, no evidence: {}",
+                            check.check.name.empty() ? check.check.id : check.check.name, truncate(check.result.error, 300));
+}
+
+bool InstanceView::stale() const {
+    const auto from_before = [](const CheckView& check) { return check.stale; };
+    return std::any_of(checks.begin(), checks.end(), from_before) ||
+           (on && std::any_of(on->checks.begin(), on->checks.end(), from_before));
+}
+
+std::string InstanceView::why_not_a_member() const {
+    return declared ? invalid : fmt::format("Service {} does not exist", service);
 }
 
 Member InstanceView::member() const {
-    Member out{node, id, address, port, tags, state, why};
+    Member out{node, id, address, port, tags, state, message, !checks.empty(), Evidence::confirmed};
     std::sort(out.tags.begin(), out.tags.end());
     return out;
 }

@@ -1,6 +1,8 @@
 #include "cli/api.h"
 
+#include "core/json_fields.h"
 #include "core/text.h"
+#include "core/url_text.h"
 
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
@@ -17,12 +19,12 @@ namespace orrery::cli {
 
 namespace {
 
-constexpr std::size_t longest_event = 32U << 20U;
-constexpr std::size_t longest_answer = 256U << 20U;
-/// The server beats every 15 s; three missed beats and the line is dead.
-constexpr auto stream_silence = std::chrono::seconds(45);
+constexpr std::size_t max_event_bytes = 32U << 20U;
+constexpr std::size_t max_answer_bytes = 256U << 20U;
+/// The server sends a heartbeat every 15 s; after three missed heartbeats the connection counts as dead.
+constexpr auto stream_timeout = std::chrono::seconds(45);
 
-/// Answers may be longer than any document a person writes, so the bounds of core/text.h do not apply.
+/// Responses may be larger than any document that a person writes, so the limits of core/text.h do not apply.
 std::optional<json::value> answer_json(std::string_view text) {
     boost::system::error_code error;
     json::parse_options options;
@@ -56,7 +58,7 @@ Result<std::vector<ServerEvent>> EventParser::feed(std::string_view piece) {
         begin = end + 1;
     }
     buffer_.erase(0, begin);
-    if (buffer_.size() > longest_event || pending_.data.size() > longest_event)
+    if (buffer_.size() > max_event_bytes || pending_.data.size() > max_event_bytes)
         return Error{Code::too_large, "an event of the stream is larger than 32 MiB"};
     return out;
 }
@@ -65,7 +67,7 @@ void EventParser::line(std::string_view line, std::vector<ServerEvent>& out) {
     if (line.empty()) {
         if (!pending_.id.empty()) last_id_ = pending_.id;
         if (has_data_) {
-            pending_.data.pop_back(); // the newline after its last line
+            pending_.data.pop_back(); // the newline after the last line
             pending_.id = last_id_;
             out.push_back(std::move(pending_));
         }
@@ -87,7 +89,7 @@ void EventParser::line(std::string_view line, std::vector<ServerEvent>& out) {
     }
 }
 
-/// The loop, the client on it, and what an interrupt does to both.
+/// The event loop, the client on it, and the handling of interrupts.
 struct Api::State {
     asio::io_context loop{1};
     std::unique_ptr<net::HttpClient> client;
@@ -103,7 +105,7 @@ struct Api::State {
     void wait_for_signal() {
         signals.async_wait([this](const boost::system::error_code& error, int) {
             if (error) return;
-            if (interrupted) std::_Exit(130); // asked twice: whatever hangs, hangs no longer
+            if (interrupted) std::_Exit(130); // second interrupt: end at once, even if a call hangs
             interrupted = true;
             if (cancel) cancel->emit(asio::cancellation_type::terminal);
             wait_for_signal();
@@ -113,7 +115,7 @@ struct Api::State {
     template <class T> Result<T> await(Task<T> work) {
         const Error stopped{Code::cancelled, "interrupted"};
         loop.restart();
-        loop.poll(); // an interrupt that came between two calls
+        loop.poll(); // delivers an interrupt that arrived between two calls
         if (interrupted) return stopped;
         auto result = std::make_shared<Result<T>>();
         std::exception_ptr failure;
@@ -156,8 +158,9 @@ Result<std::unique_ptr<Api>> Api::make(Options options) {
     while (options.server.ends_with('/')) options.server.pop_back();
     auto url = net::parse_url(options.server);
     if (!url.ok())
-        return Error{Code::invalid, fmt::format("\"{}\" is not the address of a server: {}", options.server, url.error().message),
-                     "write it as in https://orrery.example.org:8421"};
+        return Error{Code::invalid,
+                     fmt::format("\"{}\" is not the URL of a server: {}", mask_userinfo(options.server), url.error().message),
+                     "give a URL such as https://orrery.example.org:8421"};
     net::HttpClient::Options client;
     if (url->scheme == "https") {
         TRY(client.tls, net::tls_client({.ca = options.ca, .certificate = {}, .key = {}}));
@@ -182,7 +185,7 @@ Result<net::ClientRequest> Api::request(std::string method, std::string target, 
         request.body = to_json_text(*body);
         if (!request.headers.has("Content-Type")) request.headers.set("Content-Type", "application/json");
     }
-    request.max_answer = longest_answer;
+    request.max_answer = max_answer_bytes;
     return request;
 }
 
@@ -191,48 +194,44 @@ Error Api::problem(int status, const net::Headers& headers, std::string_view bod
     const auto parsed = answer_json(body);
     if (parsed && parsed->is_object()) {
         last_problem_ = parsed->get_object();
-        const auto text = [&](std::string_view name) {
-            const auto* value = last_problem_.if_contains(name);
-            return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string{};
-        };
-        error = Error{code_named(text("code")), text("detail"), text("remedy")};
+        error =
+            Error{code_named(text_at(last_problem_, "code")), text_at(last_problem_, "detail"), text_at(last_problem_, "remedy")};
         if (const auto* fields = last_problem_.if_contains("fields"); fields != nullptr && fields->is_array())
             for (const auto& field : fields->get_array()) {
                 if (!field.is_object()) continue;
-                const auto member = [&](std::string_view name) {
-                    const auto* value = field.get_object().if_contains(name);
-                    return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string{};
-                };
-                error.fields.push_back({member("path"), member("message")});
+                error.fields.push_back({text_at(field.get_object(), "path"), text_at(field.get_object(), "message")});
             }
     }
-    if (error.message.empty()) { // not one of ours: a proxy, or another kind of server
+    if (error.message.empty()) { // not a problem document: a proxy, or not an orrery server
         error.message = fmt::format("{} answered {} {}", options_.server, status, net::reason_phrase(status));
         error.code = status == 401   ? Code::unauthenticated
                      : status == 403 ? Code::denied
                      : status == 404 ? Code::not_found
                      : status >= 502 ? Code::unavailable
                                      : Code::internal;
-        if (error.remedy.empty() && error.code == Code::not_found) error.remedy = "is this the address of an orrery server?";
+        if (error.remedy.empty() && error.code == Code::not_found)
+            error.remedy = "check that this is the address of an orrery server";
     }
     if (error.code == Code::unauthenticated && options_.token.empty() && !options_.anonymous)
         error = Error{Code::unauthenticated, fmt::format("you are not logged in to {}", options_.server), "orrery login"};
     if (error.code == Code::internal && error.remedy.empty() && headers.has("X-Request-Id"))
-        error.remedy = fmt::format("the server's log has more, under {}", headers.get("X-Request-Id"));
+        error.remedy = fmt::format("see the log of the server: orrery logs --context {}", headers.get("X-Request-Id"));
     return error;
 }
 
 namespace {
 
-/// Words for what went wrong on the way, which the client can only name by its symptom.
-Error on_the_way(Error error, const Api::Options& options, Duration timeout) {
+/// Adds the server and a remedy to an error of the connection.
+Error connection_error(Error error, const Api::Options& options, Duration timeout) {
     if (error.code == Code::timeout) {
         error.message = fmt::format("{} did not answer within {}", options.server, to_text(timeout));
-        error.remedy = "try again, or give it longer with --timeout";
+        error.remedy = "try again, or increase --timeout";
     }
     if (error.code == Code::unavailable)
-        error.remedy = "is the server running, and is its address right? see --server and ORRERY_SERVER";
-    if (error.code == Code::denied) error.remedy = "give the authority that signed its certificate with --ca FILE";
+        error.remedy = options.server.starts_with("http://") && error.message.find("closed the connection") != std::string::npos
+                           ? fmt::format("if the server uses TLS, use https://{}", options.server.substr(7))
+                           : "check that the server runs and that --server or ORRERY_SERVER is its address";
+    if (error.code == Code::denied) error.remedy = "give the CA certificate of the server with --ca FILE";
     return error;
 }
 
@@ -244,15 +243,15 @@ Result<Answer> Api::call(std::string method, std::string target, std::optional<j
     TRY(auto wanted, request(std::move(method), std::move(target), body, std::move(headers)));
     auto response =
         state_->await(send_and_stay(*state_->client, Context::make("cli").with_timeout(options_.timeout), std::move(wanted)));
-    if (!response.ok()) return on_the_way(std::move(response).error(), options_, options_.timeout);
+    if (!response.ok()) return connection_error(std::move(response).error(), options_, options_.timeout);
     last_status_ = response->status;
     if (response->status < 200 || response->status > 299) return problem(response->status, response->headers, response->body);
     Answer answer{response->status, std::move(response->headers), nullptr};
     if (!response->body.empty()) {
         auto parsed = answer_json(response->body);
         if (!parsed)
-            return Error{Code::internal, fmt::format("{} answered with something that is not JSON", options_.server),
-                         "is this the address of an orrery server?"};
+            return Error{Code::internal, fmt::format("the response of {} is not JSON", options_.server),
+                         "check that this is the address of an orrery server"};
         answer.body = std::move(*parsed);
     }
     return answer;
@@ -264,8 +263,8 @@ public:
 
     Result<std::optional<ServerEvent>> next() override {
         while (ready_.empty()) {
-            auto piece = api_.state_->await(stream_->body().read_some(Context::make("cli").with_timeout(stream_silence)));
-            if (!piece.ok()) return on_the_way(std::move(piece).error(), api_.options_, stream_silence);
+            auto piece = api_.state_->await(stream_->body().read_some(Context::make("cli").with_timeout(stream_timeout)));
+            if (!piece.ok()) return connection_error(std::move(piece).error(), api_.options_, stream_timeout);
             if (piece->empty()) return std::optional<ServerEvent>{};
             TRY(auto events, parser_.feed(*piece));
             for (auto& event : events) ready_.push_back(std::move(event));
@@ -291,22 +290,23 @@ Result<std::unique_ptr<Api::Stream>> Api::stream(std::string method, std::string
     TRY(auto wanted, request(std::move(method), std::move(target), body, std::move(headers)));
     const auto ctx = Context::make("cli").with_timeout(options_.timeout);
     auto opened = state_->await(open_and_stay(*state_->client, ctx, std::move(wanted)));
-    if (!opened.ok()) return on_the_way(std::move(opened).error(), options_, options_.timeout);
+    if (!opened.ok()) return connection_error(std::move(opened).error(), options_, options_.timeout);
     last_status_ = (*opened)->status();
     if (last_status_ == 200) return std::unique_ptr<Stream>(new OpenStream(*this, std::move(*opened)));
     auto text = state_->await(net::read_all(ctx, (*opened)->body(), 1U << 20U));
     return problem(last_status_, (*opened)->headers(), text.ok() ? *text : std::string{});
 }
 
-Result<net::Headers> Api::download(std::string method, std::string target, std::function<Result<Unit>(std::string_view)> take) {
+Result<net::Headers> Api::download(std::string method, std::string target, std::function<Result<Unit>(std::string_view)> on_piece) {
     last_status_ = 0;
     last_problem_ = {};
     TRY(auto wanted, request(std::move(method), std::move(target), {}, {{"Accept", "application/octet-stream"}}));
     wanted.max_answer = std::size_t{1} << 50U;
-    // The server may need long to prepare it: the time to the first byte is not held to a request's.
-    const auto patience = std::max<Duration>(options_.timeout, std::chrono::minutes(10));
-    auto opened = state_->await(open_and_stay(*state_->client, Context::make("cli").with_timeout(patience), std::move(wanted)));
-    if (!opened.ok()) return on_the_way(std::move(opened).error(), options_, patience);
+    // The server may need long to prepare the response: the time to the first byte has a limit of its own.
+    const auto first_byte_timeout = std::max<Duration>(options_.timeout, std::chrono::minutes(10));
+    auto opened =
+        state_->await(open_and_stay(*state_->client, Context::make("cli").with_timeout(first_byte_timeout), std::move(wanted)));
+    if (!opened.ok()) return connection_error(std::move(opened).error(), options_, first_byte_timeout);
     auto& stream = **opened;
     last_status_ = stream.status();
     if (last_status_ != 200) {
@@ -315,9 +315,9 @@ Result<net::Headers> Api::download(std::string method, std::string target, std::
     }
     for (;;) {
         auto piece = state_->await(stream.body().read_some(Context::make("cli").with_timeout(std::chrono::seconds(60))));
-        if (!piece.ok()) return on_the_way(std::move(piece).error(), options_, std::chrono::seconds(60));
+        if (!piece.ok()) return connection_error(std::move(piece).error(), options_, std::chrono::seconds(60));
         if (piece->empty()) return stream.headers();
-        TRY(std::ignore, take(*piece));
+        TRY(std::ignore, on_piece(*piece));
     }
 }
 

@@ -21,12 +21,12 @@ struct ServerEvent {
     std::string id, event, data;
 };
 
-/// Takes a text/event-stream apart as it comes, however it is cut.
+/// Parser of a text/event-stream that arrives in pieces of any size.
 class EventParser {
 public:
-    /// The events that are complete now. `too_large` where a line or an event grows beyond all sense.
+    /// Adds a piece and returns the events that are complete now. `too_large` if a line or an event exceeds 32 MiB.
     Result<std::vector<ServerEvent>> feed(std::string_view piece);
-    /// The id of the last event, also of those that carried nothing else (heart-beats).
+    /// The id of the last event, including heartbeats, which have nothing but an id.
     const std::string& last_id() const { return last_id_; }
 
 private:
@@ -39,47 +39,49 @@ private:
 struct Answer {
     int status = 0;
     net::Headers headers;
-    json::value body; ///< null where there was none
+    json::value body; ///< null if the response has no body
 };
 
-/// The API, as a command speaks to it: one call at a time, each blocks until it is answered, times out or the user interrupts.
+/// The client of the API for commands. One call at a time; each call blocks until the response, the timeout or an interrupt
+/// (SIGINT, SIGTERM). Owns its event loop; use it from one thread.
 class Api {
 public:
     struct Options {
         std::string server; ///< "https://host:8421"
-        std::string ca;     ///< file; empty: the system's
+        std::string ca;     ///< file with the CA certificate; empty: the CAs of the system
         std::string token;
-        bool anonymous = false; ///< has no token because it is about to get one
+        bool anonymous = false; ///< no token, because the command is a login
         Duration timeout = std::chrono::seconds(30);
     };
-    /// Only prepares: `invalid` for a URL that is none or a CA file that cannot be read.
+    /// Does not connect yet. `invalid` if the URL is not valid or the CA file cannot be read.
     static Result<std::unique_ptr<Api>> make(Options options);
     ~Api();
 
-    /// An answer of 2xx. Problems become Errors with the server's own sentence, remedy and fields.
+    /// Sends a request and returns the response if its status is 2xx. A problem document becomes an Error with its detail, remedy
+    /// and fields.
     Result<Answer> call(std::string method, std::string target, std::optional<json::value> body = {}, net::Headers headers = {});
     Result<Answer> get(std::string target) { return call("GET", std::move(target)); }
-    /// Of the last answer, also of a refused one; 0 where there was none.
+    /// The HTTP status of the last response, also of an error; 0 if there was no response.
     int last_status() const { return last_status_; }
-    /// The last problem as it came; empty where the last call went well.
+    /// The problem document of the last call; empty if the call succeeded.
     const json::object& last_problem() const { return last_problem_; }
 
-    /// An event stream. Reads with `next_event`.
+    /// An open event stream. Must not outlive the Api.
     class Stream {
     public:
         virtual ~Stream() = default;
-        /// The next event; nothing at the stream's regular end. `unavailable` when it broke, `timeout` when not even a heart-beat
-        /// came.
+        /// The next event; nullopt when the server ended the stream. `unavailable` if the connection broke, `timeout` if not even a
+        /// heartbeat arrived.
         virtual Result<std::optional<ServerEvent>> next() = 0;
         virtual const std::string& last_id() const = 0;
     };
     Result<std::unique_ptr<Stream>> stream(std::string method, std::string target, std::optional<json::value> body = {},
                                            net::Headers headers = {});
 
-    /// A large answer, given to `take` piece by piece; its headers.
-    Result<net::Headers> download(std::string method, std::string target, std::function<Result<Unit>(std::string_view)> take);
+    /// Passes a large response to `on_piece` in pieces and returns its headers. An error of `on_piece` ends the download.
+    Result<net::Headers> download(std::string method, std::string target, std::function<Result<Unit>(std::string_view)> on_piece);
 
-    /// Waits, unless interrupted.
+    /// Waits; `cancelled` if the user interrupts.
     Result<Unit> pause(Duration time);
     bool interrupted() const;
     const Options& options() const { return options_; }

@@ -13,7 +13,9 @@ namespace orrery::cli {
 void print_error(std::ostream& err, const Error& error, bool colour) {
     err << paint("error:", Style::red, colour) << ' '
         << printable(error.message.empty() ? std::string(name_of(error.code)) : error.message) << '\n';
-    for (const auto& field : error.fields) err << "  " << printable(field.path) << ": " << printable(field.message) << '\n';
+    for (const auto& field : error.fields)
+        if (field.message.empty() || error.message.find(field.message) == std::string::npos) // not a repetition of the message
+            err << "  " << printable(field.path) << ": " << printable(field.message) << '\n';
     if (!error.remedy.empty()) err << paint("remedy:", Style::cyan, colour) << ' ' << printable(error.remedy) << '\n';
 }
 
@@ -37,7 +39,16 @@ int exit_code_of(const Error& error) {
     return exit_code::other;
 }
 
-int run(std::vector<std::string> args, Streams& streams, const Application& application) {
+int finish_output(std::ostream& out, std::ostream& err, int code) {
+    out.flush();
+    if (out.good()) return code;
+    print_error(err, {Code::internal, "writing to standard output failed", "check the free disk space, and the file or pipe"});
+    return code == exit_code::ok || code == exit_code::differences ? exit_code::other : code;
+}
+
+namespace {
+
+int run_command(std::vector<std::string> args, Streams& streams, const Application& application) {
     const bool colour = streams.err_is_terminal && streams.variable("NO_COLOR").empty();
     const auto usage = [&](const Error& error) {
         print_error(streams.err, error, colour);
@@ -47,7 +58,7 @@ int run(std::vector<std::string> args, Streams& streams, const Application& appl
     auto located = locate_command(args, application);
     if (!located.ok()) return usage(located.error());
     if (located->command == nullptr) {
-        const bool wrong = !located->help && (!located->group.empty() || !located->rest.empty());
+        const bool wrong = !located->help && (!located->group.empty() || !located->arguments.empty());
         if (wrong && located->group.empty()) return usage({Code::invalid, "no command was given", "\"orrery --help\" lists them"});
         (wrong ? streams.err : streams.out) << (located->group.empty() ? program_help(application, streams.colour())
                                                                        : group_help(located->group, !wrong && streams.colour()));
@@ -59,9 +70,9 @@ int run(std::vector<std::string> args, Streams& streams, const Application& appl
     }
     Invocation invocation(streams, application, *located->command);
     if (located->command->raw)
-        invocation.rest = std::move(located->rest);
+        invocation.raw_arguments = std::move(located->arguments);
     else {
-        auto values = parse_arguments(*located->command, located->rest);
+        auto values = parse_arguments(*located->command, located->arguments);
         if (!values.ok()) return usage(values.error());
         invocation.values = std::move(*values);
     }
@@ -74,7 +85,13 @@ int run(std::vector<std::string> args, Streams& streams, const Application& appl
     }
     print_error(streams.err, done.error(), colour);
     streams.err.flush();
-    return exit_code_of(done.error());
+    return invocation.is_usage_error() ? exit_code::usage : exit_code_of(done.error());
+}
+
+} // namespace
+
+int run(std::vector<std::string> args, Streams& streams, const Application& application) {
+    return finish_output(streams.out, streams.err, run_command(std::move(args), streams, application));
 }
 
 } // namespace orrery::cli

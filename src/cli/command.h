@@ -12,17 +12,18 @@
 
 namespace orrery::cli {
 
-/// What a word on the command line stands for, so that it can be completed.
-enum class Means { anything, file, kind, name, command_name };
+/// What an argument or the value of an option means, for completion.
+enum class Means { anything, file, kind, name, label, context, command_name, job, task };
 
 struct Option {
-    std::string names; ///< "-f,--file"; the last is what it is called by
+    std::string names; ///< "-f,--file"; the last one is its key
     std::string value; ///< "FILE"; empty: a switch
     std::string help;
     std::vector<std::string> choices = {};
     Means means = Means::anything;
     bool repeated = false;
-    /// "file"
+    std::string alias = {}; ///< "--because": accepted, but not in help and completion
+    /// The name without hyphens: "file".
     std::string key() const;
 };
 
@@ -36,30 +37,36 @@ struct Argument {
 };
 
 struct Example {
-    std::string line, what;
+    std::string line, description;
 };
 
 class Invocation;
 
-/// One command, declared as data: parsing, help, completion and suggestions all come from it.
+/// A command as data. Parsing, help, completion, suggestions and the manual page use this declaration.
 struct Command {
     std::string path;    ///< "user create"
     std::string summary; ///< one line, for lists
-    std::string about;   ///< further sentences, for its own help
+    std::string about;   ///< more sentences, for the help of the command
     std::vector<Argument> arguments;
     std::vector<Option> options;
     std::vector<Example> examples;
-    Result<int> (*run)(Invocation&) = nullptr; ///< the exit code, or an error that is still to be printed
-    bool raw = false;                          ///< takes its arguments as they are (`arguments()`)
+    Result<int> (*run)(Invocation&) = nullptr; ///< returns the exit code, or an error for the caller to print
+    bool raw = false;                          ///< parses its arguments itself (`Invocation::raw_arguments`)
     bool hidden = false;
 };
 
-/// All commands, in the order help lists them.
+/// A chapter of the help.
+struct Chapter {
+    std::string title;
+    std::vector<Command> commands;
+};
+const std::vector<Chapter>& chapters();
+/// All commands in the order of the help.
 const std::vector<Command>& all_commands();
-/// Options every command has.
+/// Options of every command.
 const std::vector<Option>& common_options();
 
-/// One run of a command: what was written, and the means to do it.
+/// One run of a command: its parsed arguments, its environment and its connection to the server.
 class Invocation {
 public:
     Invocation(Streams& streams_, const Application& application_, const Command& command_)
@@ -69,20 +76,26 @@ public:
     const Application& application;
     const Command& command;
     std::map<std::string, std::vector<std::string>, std::less<>> values; ///< by option key or argument name
-    std::vector<std::string> rest;                                       ///< of a raw command
+    std::vector<std::string> raw_arguments;                              ///< of a raw command
 
     bool has(std::string_view key) const { return values.contains(key); }
-    /// The value given, or `otherwise`.
-    std::string text(std::string_view key, std::string_view otherwise = {}) const;
+    /// The last value of an option or argument, or `default_value`.
+    std::string text(std::string_view key, std::string_view default_value = {}) const;
     std::vector<std::string> all(std::string_view key) const;
     bool quiet() const { return has("quiet"); }
-    Result<std::int64_t> number(std::string_view key, std::int64_t otherwise) const;
+    /// A number from 1 on, or `default_value`. A usage error if it is not one.
+    Result<std::int64_t> number(std::string_view key, std::int64_t default_value) const;
+    /// A time, given as an age or in RFC 3339, as RFC 3339. A usage error if it is neither.
+    Result<std::string> time(std::string_view key) const;
+    /// An error in the command line: the command ends with `exit_code::usage`.
+    Error usage_error(std::string message, std::string remedy = {}) const;
+    bool is_usage_error() const { return usage_error_; }
 
-    /// The connection to the server, made at first use from flags, environment and the saved session.
+    /// The connection to the server; the first call creates it from flags, environment variables and the saved session.
     Result<Api*> api();
-    /// The same to `login`, which has no token yet.
+    /// The same without a token, for `login`.
     Result<Api*> api_without_token();
-    /// The kinds the server knows, asked for once.
+    /// The kinds of the server; fetched once.
     Result<const KindCatalog*> kinds();
     void forget_connection() { api_.reset(); }
 
@@ -90,6 +103,7 @@ private:
     Result<Api*> connect(bool with_token);
     std::unique_ptr<Api> api_;
     std::optional<KindCatalog> kinds_;
+    mutable bool usage_error_ = false;
 };
 
 } // namespace orrery::cli

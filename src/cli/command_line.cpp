@@ -31,7 +31,7 @@ bool takes_value(const std::string& flag) {
 }
 
 Error no_such_command(const std::string& group, const std::string& word, const Application& application) {
-    std::vector<std::string> known = first_words(application);
+    std::vector<std::string> known = top_level_names(application);
     if (!group.empty()) {
         known.clear();
         for (const auto& command : all_commands())
@@ -41,7 +41,8 @@ Error no_such_command(const std::string& group, const std::string& word, const A
     const auto lead = group.empty() ? std::string("orrery") : "orrery " + group;
     return {Code::invalid,
             group.empty() ? fmt::format("there is no command \"{}\"", word) : fmt::format("{} has no command \"{}\"", lead, word),
-            near.empty() ? fmt::format("\"{} --help\" lists them", lead) : fmt::format("did you mean \"{} {}\"?", lead, near)};
+            near.empty() ? fmt::format("\"{} --help\" lists all commands", lead)
+                         : fmt::format("did you mean \"{} {}\"?", lead, near)};
 }
 
 std::vector<std::string> option_names(const Command& command) {
@@ -59,31 +60,50 @@ std::vector<std::string> option_names(const Command& command) {
 }
 
 Error usage_error(const Command& command, std::string message, std::string remedy = {}) {
-    if (remedy.empty()) remedy = fmt::format("usage: {}; \"orrery {} --help\" says more", usage_line(command), command.path);
+    if (remedy.empty()) remedy = fmt::format("usage: {}; see \"orrery {} --help\"", usage_line(command), command.path);
     return {Code::invalid, std::move(message), std::move(remedy)};
 }
 
+/// A command without arguments that reads a file or a URL gets it by an option; a user may give it as an argument.
+Error unexpected_argument(const Command& command, const std::string& argument) {
+    std::string remedy;
+    for (const auto& option : command.options)
+        if (command.arguments.empty() && (option.key() == "file" || option.key() == "to"))
+            remedy = fmt::format("did you mean \"orrery {} {} {}\"?", command.path, option.names.substr(0, option.names.find(',')),
+                                 argument);
+    return usage_error(command, fmt::format("unexpected argument \"{}\"", argument), std::move(remedy));
+}
+
 Error unknown_extra(const Command& command, const std::string& extra) {
-    if (!extra.starts_with('-')) return usage_error(command, fmt::format("\"{}\" is one argument too many", extra));
+    if (!extra.starts_with('-')) return unexpected_argument(command, extra);
     const auto name = extra.substr(0, extra.find('='));
-    const auto near = nearest_word(name, option_names(command));
+    // All options of one letter are similar to each other.
+    const auto near = name.size() > 2 ? nearest_word(name, option_names(command)) : std::string();
     return usage_error(command, fmt::format("orrery {} has no option {}", command.path, name),
                        near.empty() ? std::string{} : fmt::format("did you mean {}?", near));
 }
 
-/// Gives each word to the argument it stands for.
-Result<Unit> name_words(const Command& command, std::vector<std::string> words,
-                        std::map<std::string, std::vector<std::string>, std::less<>>& out) {
+/// CLI11 says "--file: 1 required TEXT missing" and "--output: At Most 1 required but received 2".
+std::string mismatch_text(std::string_view text) {
+    const auto option = text.substr(0, text.find(':'));
+    if (text.ends_with("missing")) return fmt::format("{} needs a value", option);
+    if (text.find("At Most 1") != std::string_view::npos) return fmt::format("{} is given more than once", option);
+    return std::string(text);
+}
+
+/// Assigns positional values to the arguments of the command.
+Result<Unit> assign_positionals(const Command& command, std::vector<std::string> given,
+                                std::map<std::string, std::vector<std::string>, std::less<>>& out) {
     using enum Argument::Count;
     std::size_t used = 0;
     for (const auto& argument : command.arguments) {
-        const auto left = words.size() - used;
+        const auto left = given.size() - used;
         if (left == 0 && (argument.count == one || argument.count == some))
             return usage_error(command, fmt::format("orrery {} needs {}: {}", command.path, argument.name, argument.help));
         const auto taken = argument.count == some || argument.count == any ? left : std::min<std::size_t>(left, 1);
-        for (const auto end = used + taken; used < end; ++used) out[argument.name].push_back(std::move(words[used]));
+        for (const auto end = used + taken; used < end; ++used) out[argument.name].push_back(std::move(given[used]));
     }
-    if (used < words.size()) return usage_error(command, fmt::format("\"{}\" is one argument too many", words[used]));
+    if (used < given.size()) return unexpected_argument(command, given[used]);
     return Unit{};
 }
 
@@ -106,7 +126,7 @@ bool is_group(std::string_view path) {
                        [&](const Command& command) { return command.path.starts_with(fmt::format("{} ", path)); });
 }
 
-std::vector<std::string> first_words(const Application& application) {
+std::vector<std::string> top_level_names(const Application& application) {
     std::vector<std::string> out;
     for (const auto& command : all_commands()) {
         const auto word = command.path.substr(0, command.path.find(' '));
@@ -125,14 +145,14 @@ Result<Located> locate_command(const std::vector<std::string>& args, const Appli
         if (word == "-h" || word == "--help") {
             located.help = true;
         } else if (word.size() > 1 && word.front() == '-') {
-            located.rest.push_back(word);
-            if (takes_value(word) && i + 1 < args.size()) located.rest.push_back(args[++i]);
+            located.arguments.push_back(word);
+            if (takes_value(word) && i + 1 < args.size()) located.arguments.push_back(args[++i]);
         } else {
             const auto longer = path.empty() ? word : path + " " + word;
             const bool own = std::any_of(application.own_commands.begin(), application.own_commands.end(),
                                          [&](const auto& known) { return known.first == longer; });
             if (own)
-                return Error{Code::unsupported, fmt::format("\"{}\" is not run by the client", longer),
+                return Error{Code::unsupported, fmt::format("\"{}\" is not a command of the client", longer),
                              fmt::format("orrery {} --help", longer)};
             if (path.empty() && word == "help") { // "orrery help get" is "orrery get --help"
                 located.help = true;
@@ -151,23 +171,24 @@ Result<Located> locate_command(const std::vector<std::string>& args, const Appli
         if (!literal && (args[i] == "-h" || args[i] == "--help") && !(located.command != nullptr && located.command->hidden))
             located.help = true;
         else
-            located.rest.push_back(args[i]);
+            located.arguments.push_back(args[i]);
     }
     return located;
 }
 
 Result<std::map<std::string, std::vector<std::string>, std::less<>>> parse_arguments(const Command& command,
-                                                                                     const std::vector<std::string>& rest) {
+                                                                                     const std::vector<std::string>& arguments) {
     CLI::App app;
     app.set_help_flag();
     std::map<std::string, std::vector<std::string>> options;
     std::map<std::string, bool> switches;
     const auto add = [&](const Option& option) {
         const auto key = option.key();
+        const auto names = option.alias.empty() ? option.names : option.names + "," + option.alias;
         if (option.value.empty())
-            app.add_flag(option.names, switches[key]);
+            app.add_flag(names, switches[key]);
         else {
-            auto* added = app.add_option(option.names, options[key])->allow_extra_args(false);
+            auto* added = app.add_option(names, options[key])->allow_extra_args(false);
             if (!option.repeated) added->multi_option_policy(CLI::MultiOptionPolicy::Throw)->expected(1);
         }
     };
@@ -176,16 +197,16 @@ Result<std::map<std::string, std::vector<std::string>, std::less<>>> parse_argum
         if (std::none_of(command.options.begin(), command.options.end(),
                          [&](const Option& own) { return own.key() == option.key(); }))
             add(option);
-    // All words that are no options come in one list; which argument each of them is, the table says.
-    std::vector<std::string> words;
-    app.add_option("ARGUMENTS", words);
+    // Positional values come in one list; the table says which argument each of them is.
+    std::vector<std::string> positionals;
+    app.add_option("ARGUMENTS", positionals);
     try {
-        std::vector<std::string> reversed(rest.rbegin(), rest.rend());
+        std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
         app.parse(reversed);
     } catch (const CLI::ExtrasError&) {
         return unknown_extra(command, app.remaining().empty() ? std::string("?") : app.remaining().front());
     } catch (const CLI::ArgumentMismatch& error) {
-        return usage_error(command, error.what());
+        return usage_error(command, mismatch_text(error.what()));
     } catch (const CLI::ParseError& error) {
         return usage_error(command, error.what());
     }
@@ -195,7 +216,7 @@ Result<std::map<std::string, std::vector<std::string>, std::less<>>> parse_argum
         if (given) out[key] = {"true"};
     for (auto& [key, given] : options)
         if (!given.empty()) out[key] = std::move(given);
-    TRY(std::ignore, name_words(command, std::move(words), out));
+    TRY(std::ignore, assign_positionals(command, std::move(positionals), out));
     for (const auto& option : command.options)
         if (const auto given = out.find(option.key()); given != out.end()) {
             TRY(std::ignore, check_choices(command, "--" + option.key(), option.choices, given->second));

@@ -8,21 +8,21 @@
 
 namespace orrery::cli {
 
-/// Which command a line names, and what is left of the line. `command` is null where it names a group ("user") or nothing at all;
-/// `group` says which.
+/// The command that a command line names, and its remaining arguments. `command` is null if the line names a group such as "user",
+/// which is in `group`, or nothing.
 struct Located {
     const Command* command = nullptr;
     std::string group;
-    std::vector<std::string> rest;
+    std::vector<std::string> arguments;
     bool help = false;
 };
-/// `invalid`, with the nearest command as remedy, where a word is no command.
+/// `invalid` if there is no such command, with the most similar one as remedy.
 Result<Located> locate_command(const std::vector<std::string>& args, const Application& application);
 
-/// Options and arguments of a command, by option key and argument name. `invalid` in words, with the nearest option where one is
-/// unknown.
+/// Parses options and arguments of a command; the values are by option key and argument name. `invalid` with the most similar
+/// option if one is unknown.
 Result<std::map<std::string, std::vector<std::string>, std::less<>>> parse_arguments(const Command& command,
-                                                                                     const std::vector<std::string>& rest);
+                                                                                     const std::vector<std::string>& arguments);
 
 /// Help for the program, a group or a command.
 std::string program_help(const Application& application, bool colour);
@@ -31,8 +31,8 @@ std::string command_help(const Command& command, bool colour);
 /// "orrery get KIND [NAME...] [options]"
 std::string usage_line(const Command& command);
 
-/// Names of groups, and of commands by their first word.
-std::vector<std::string> first_words(const Application& application);
+/// The top-level names: groups and commands without a group.
+std::vector<std::string> top_level_names(const Application& application);
 bool is_group(std::string_view path);
 
 } // namespace orrery::cli

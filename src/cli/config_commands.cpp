@@ -8,17 +8,18 @@
 #include <algorithm>
 #include <ostream>
 
-/// config and version: what the program itself knows, without a server.
+/// config and version: commands that need no server.
 namespace orrery::cli {
 
 namespace {
 
-/// Takes "-o X" out of the flags, which otherwise are the server's own.
-Result<std::string> take_output(std::vector<std::string>& flags, std::string_view otherwise) {
-    std::string form(otherwise);
+/// Removes "-o X" from the flags; the others are flags of the server.
+Result<std::string> remove_output_flag(Invocation& invocation, std::vector<std::string>& flags, std::string_view default_value) {
+    std::string form(default_value);
     for (auto at = flags.begin(); at != flags.end();) {
         if (*at == "-o" || *at == "--output") {
-            if (at + 1 == flags.end()) return Error{Code::invalid, fmt::format("{} needs a value", *at), "table, yaml or json"};
+            if (at + 1 == flags.end())
+                return invocation.usage_error(fmt::format("{} needs a value", *at), "give table, yaml or json");
             form = *(at + 1);
             at = flags.erase(at, at + 2);
         } else if (at->starts_with("--output=")) {
@@ -28,7 +29,7 @@ Result<std::string> take_output(std::vector<std::string>& flags, std::string_vie
             ++at;
     }
     if (form != "table" && form != "yaml" && form != "json")
-        return Error{Code::invalid, fmt::format("there is no output form \"{}\"", form), "table, yaml or json"};
+        return invocation.usage_error(fmt::format("unknown output format \"{}\"", form), "give table, yaml or json");
     return form;
 }
 
@@ -51,18 +52,18 @@ void put_nested(json::object& into, std::string_view key, json::value value) {
 } // namespace
 
 Result<int> run_config_check(Invocation& invocation) {
-    TRY(const auto config, load(invocation, invocation.rest));
+    TRY(const auto config, load(invocation, invocation.raw_arguments));
     for (const auto& warning : config.warnings()) invocation.streams.err << "warning: " << warning << '\n';
     const auto set = std::count_if(config.settings().begin(), config.settings().end(),
                                    [&](const Setting& setting) { return config.is_set(setting.key); });
-    invocation.streams.out << fmt::format("the configuration is good: {} of {} settings are set, the others have their defaults\n",
+    invocation.streams.out << fmt::format("the configuration is valid: {} of {} settings are set, the others have their defaults\n",
                                           set, config.settings().size());
     return exit_code::ok;
 }
 
 Result<int> run_config_show(Invocation& invocation) {
-    auto flags = invocation.rest;
-    TRY(const auto form, take_output(flags, "table"));
+    auto flags = invocation.raw_arguments;
+    TRY(const auto form, remove_output_flag(invocation, flags, "table"));
     TRY(const auto config, load(invocation, flags));
     auto& streams = invocation.streams;
     if (form == "json") {
@@ -73,7 +74,7 @@ Result<int> run_config_show(Invocation& invocation) {
         json::object nested;
         for (const auto& setting : config.settings()) {
             auto shown = config.shown_json(setting.key);
-            // As the file has them: durations and sizes with their units.
+            // As in the file: durations and sizes with units.
             put_nested(nested, setting.key, std::move(shown["value"]));
         }
         streams.out << to_yaml(nested);
@@ -99,6 +100,11 @@ Result<int> run_config_default(Invocation& invocation) {
 
 Result<int> run_version(Invocation& invocation) {
     const auto& application = invocation.application;
+    if (invocation.text("output", "table") == "json") {
+        invocation.streams.out << to_pretty_json(json::object{{"version", application.version}, {"commit", application.commit}})
+                               << '\n';
+        return exit_code::ok;
+    }
     invocation.streams.out << "orrery " << application.version;
     if (!application.commit.empty()) invocation.streams.out << " (" << application.commit << ')';
     invocation.streams.out << '\n';

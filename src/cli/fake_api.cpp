@@ -1,6 +1,7 @@
 #include "cli/fake_api.h"
 
 #include "cli/kinds.h"
+#include "cli/recorded_answers.h"
 #include "core/text.h"
 
 #include <boost/asio/co_spawn.hpp>
@@ -25,9 +26,11 @@ constexpr std::string_view fake_kinds = R"({"items":[
   "columns":[{"title":"NAME","path":"name"},{"title":"AGE","path":"age"}],
   "fields":[{"path":"spec.values","type":"map","doc":"The values."},{"path":"spec.values.*","type":"text","doc":"A value.","secret":true}],"indexed":[],"example":""},
  {"kind":"Event","plural":"events","names":["event","events","ev"],"doc":"Something that happened.","verbs":["read"],
-  "columns":[{"title":"TIME","path":"spec.at"},{"title":"SUBJECT","path":"spec.subject"},{"title":"WHAT","path":"spec.what"},{"title":"ACTOR","path":"spec.actor"},
-             {"title":"BECAUSE","path":"spec.because"},{"title":"NAME","path":"name","wide":true}],
+  "columns":[{"title":"TIME","path":"spec.at"},{"title":"SUBJECT","path":"spec.subject"},{"title":"ACTION","path":"spec.action"},{"title":"ACTOR","path":"spec.actor"},
+             {"title":"REASON","path":"spec.reason"},{"title":"NAME","path":"name","wide":true}],
   "fields":[{"path":"spec.at","type":"time","doc":"When."}],"indexed":["subject","actor","context"],"example":""},
+ {"kind":"Job","plural":"jobs","names":["job","jobs"],"doc":"A graph of tasks.","verbs":["create","read","remove"],
+  "columns":[{"title":"STATE","path":"status.state"}],"fields":[{"path":"spec.tasks","type":"list","doc":"The tasks.","required":true}],"indexed":[],"example":""},
  {"kind":"User","plural":"users","names":["user","users"],"doc":"Somebody who may log in.","verbs":["create","read","update","remove"],
   "columns":[{"title":"ROLE","path":"spec.role"},{"title":"DISABLED","path":"spec.disabled"}],"fields":[{"path":"spec.password","type":"text","doc":"","secret":true}],"indexed":[],"example":""},
  {"kind":"Token","plural":"tokens","names":["token","tokens"],"doc":"What a program shows.","verbs":["create","read","remove"],
@@ -103,12 +106,21 @@ std::vector<std::string> FakeApi::lines() {
 }
 
 net::Response FakeApi::problem(int status, std::string_view code, std::string_view detail, std::string_view remedy,
-                               json::array fields, std::string_view reason) {
+                               json::array fields) {
     json::object body{{"title", "x"}, {"status", status}, {"code", code}, {"detail", detail}, {"request_id", "r1"}};
     if (!remedy.empty()) body["remedy"] = remedy;
     if (!fields.empty()) body["fields"] = std::move(fields);
-    if (!reason.empty()) body["reason"] = reason;
     return {status, {{"Content-Type", "application/problem+json"}}, to_json_text(body)};
+}
+
+net::Response FakeApi::recorded(std::string_view name, std::string_view path) {
+    static const auto all = json::parse(recorded_answers);
+    auto answer = all.at(name).at("answer").as_object();
+    std::string detail(answer.at("detail").as_string());
+    if (const auto at = detail.find("{path}"); at != std::string::npos) detail.replace(at, 6, path);
+    answer["detail"] = detail;
+    answer["request_id"] = "r1";
+    return {static_cast<int>(answer.at("status").as_int64()), {{"Content-Type", "application/problem+json"}}, to_json_text(answer)};
 }
 
 net::Response FakeApi::ok(const json::value& body, int status, net::Headers headers) {
@@ -148,16 +160,16 @@ net::Response FakeApi::answer(const net::Request& request, const std::string& bo
     if (path == "/v1/login") {
         const auto given = json::parse(body);
         if (text_of(given, "password") != "one-time" && text_of(given, "password") != "right")
-            return problem(401, "unauthenticated", "the user or the password is wrong");
+            return recorded("login with a wrong password", path);
         if (text_of(given, "password") == "one-time" && text_of(given, "new_password").empty())
-            return problem(403, "denied", "this password can be used once", "give a new password", {}, "password_change_required");
+            return recorded("login with a one-time password", path);
         return ok(json::object{
             {"token", "orr_abc"}, {"user", text_of(given, "user")}, {"role", "admin"}, {"expires_at", "2026-11-17T00:00:00.000Z"}});
     }
+    if (path == "/readyz") return {200, {{"Content-Type", "text/plain"}}, "ready\n"};
     const auto bearer = request.headers.get("Authorization");
-    if (bearer.empty())
-        return problem(401, "unauthenticated", "this needs a login", "orrery login, or send an Authorization header");
-    if (bearer != "Bearer orr_abc") return problem(401, "unauthenticated", "the token is not valid", "orrery login");
+    if (bearer.empty()) return recorded("no token", path);
+    if (bearer != "Bearer orr_abc") return recorded("a token that is not valid", path);
     if (path == "/v1/kinds") return ok(json::parse(fake_kinds));
     if (path == "/v1/logout") return {204, {}, {}};
     if (path == "/v1/whoami") return ok(json::object{{"user", "admin"}, {"role", "admin"}, {"via", "token"}});
@@ -166,7 +178,7 @@ net::Response FakeApi::answer(const net::Request& request, const std::string& bo
         return {200, {{"Content-Type", "application/octet-stream"}, {"X-Revision", "12"}}, "SQLite backup"};
     if (path.ends_with("/password")) return {204, {}, {}};
     std::string_view rest = path;
-    if (!rest.starts_with("/v1/")) return problem(404, "not_found", fmt::format("there is nothing at {}", path));
+    if (!rest.starts_with("/v1/")) return recorded("a path that does not exist", path);
     rest.remove_prefix(4);
     const auto slash = rest.find('/');
     return answer_kind(request, std::string(rest.substr(0, slash)),
@@ -250,9 +262,9 @@ net::Response FakeApi::answer_kind(const net::Request& request, const std::strin
         if (found == of_kind.end()) return missing();
         for (const auto& [node, object] : objects_["nodes"])
             if (plural == "secrets" && text_of(object, "spec.ssh.key") == name)
-                return problem(409, "conflict", fmt::format("Secret {} is still referred to", name),
-                               "delete or change what refers to it",
-                               {json::object{{"path", "Node/" + node}, {"message", "refers to it (spec.ssh.key)"}}});
+                return problem(409, "conflict", fmt::format("Secret {} is referred to by Node/{} (spec.ssh.key)", name, node),
+                               "change or remove those first",
+                               {json::object{{"path", "Node/" + node}, {"message", "spec.ssh.key"}}});
         auto object = found->second;
         if (!dry_run) of_kind.erase(found);
         return ok(
@@ -271,7 +283,7 @@ net::Response FakeApi::answer_kind(const net::Request& request, const std::strin
     if (request.headers.get("If-None-Match") == "*" && found != of_kind.end()) return problem(409, "conflict", "it exists already");
     if (const auto match = request.headers.get("If-Match");
         !match.empty() && (found == of_kind.end() || match != etag_of(found->second)))
-        return problem(412, "conflict", "somebody else changed it meanwhile", "read it again",
+        return problem(412, "conflict", "it was changed by another client", "read it again",
                        {json::object{{"path", "If-Match"}, {"message", "is stale"}}});
     return write(plural, target, std::move(given), dry_run);
 }

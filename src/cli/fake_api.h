@@ -19,8 +19,9 @@ namespace orrery::cli {
 
 namespace json = boost::json;
 
-/// For tests only: a server that speaks the API's words from memory, on a thread of its own. What it says is the contract as the
-/// client understands it; the lab tests hold the client to the real one.
+/// For tests: an in-memory server of the API on its own thread. Answers come from three sources: recorded_answers.h for errors (a
+/// lab compares it with a real server), the kinds in fake_api.cpp, and what a test sets in `intercept`. The labs run the client
+/// against the real server.
 class FakeApi {
 public:
     explicit FakeApi(std::shared_ptr<net::TlsContext> tls = nullptr);
@@ -28,14 +29,14 @@ public:
 
     std::string url() const { return url_; }
 
-    /// An object as it would stand after a write; its time is one hour before `noon`.
+    /// Stores an object as after a write; created one hour before the time of `NoonClock`.
     void put(std::string_view plural, json::object object);
     json::object stored(std::string_view plural, std::string_view name);
     bool has(std::string_view plural, std::string_view name);
 
-    /// Looked at before anything else: an answer here is the answer.
+    /// Called first for each request; if it returns a response, that is sent.
     std::function<std::optional<net::Response>(const net::Request&, const std::string& body)> intercept;
-    /// What one watch request after the other is given; then they hang until the client leaves.
+    /// The event streams of the next watch requests. Further requests stay open until the client disconnects.
     std::deque<std::string> streams;
 
     struct Seen {
@@ -47,7 +48,9 @@ public:
     std::vector<std::string> lines();
 
     static net::Response problem(int status, std::string_view code, std::string_view detail, std::string_view remedy = {},
-                                 json::array fields = {}, std::string_view reason = {});
+                                 json::array fields = {});
+    /// A response of the real server, by its name in recorded_answers.h.
+    static net::Response recorded(std::string_view name, std::string_view path);
     static net::Response ok(const json::value& body, int status = 200, net::Headers headers = {});
 
 private:

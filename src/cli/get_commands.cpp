@@ -1,5 +1,6 @@
 #include "cli/commands.h"
 #include "cli/render.h"
+#include "core/ids.h"
 #include "core/text.h"
 
 #include <fmt/format.h>
@@ -8,37 +9,35 @@
 #include <algorithm>
 #include <ostream>
 
-/// get, describe, kinds and explain: what is there, and what could be.
+/// get, describe, kinds and explain.
 namespace orrery::cli {
 
 namespace {
 
 constexpr std::size_t page_size = 500;
-constexpr std::size_t rows_for_people = 1000;
+constexpr std::size_t max_table_rows = 1000;
 
-/// "node/n1" is kind and name in one word; else the kind is one word and the names follow.
-struct Asked {
-    const KindView* kind = nullptr;
-    std::vector<std::string> names;
-};
+} // namespace
 
-Result<Asked> what_is_asked(Invocation& invocation, const std::string& word, std::vector<std::string> names) {
+Result<Selection> parse_selection(Invocation& invocation, const std::string& kind_or_path, std::vector<std::string> names) {
     TRY(const auto* kinds, invocation.kinds());
-    const auto slash = word.find('/');
-    Asked asked;
-    TRY(asked.kind, kinds->find(word.substr(0, slash)));
-    if (slash != std::string::npos) asked.names.push_back(word.substr(slash + 1));
+    const auto slash = kind_or_path.find('/');
+    Selection selection;
+    TRY(selection.kind, kinds->find(kind_or_path.substr(0, slash)));
+    if (slash != std::string::npos) selection.names.push_back(kind_or_path.substr(slash + 1));
     for (auto& name : names) {
         const auto cut = name.find('/'); // "get node/n1 node/n2"
         if (cut != std::string::npos) {
             TRY(const auto* other, kinds->find(name.substr(0, cut)));
-            if (other != asked.kind) return Error{Code::invalid, "one command shows one kind", "ask for each kind by itself"};
+            if (other != selection.kind) return invocation.usage_error("one command shows one kind", "run it once for each kind");
             name.erase(0, cut + 1);
         }
-        asked.names.push_back(std::move(name));
+        selection.names.push_back(std::move(name));
     }
-    return asked;
+    return selection;
 }
+
+namespace {
 
 Result<std::string> list_query(const Invocation& invocation, const KindView& kind) {
     std::string query;
@@ -47,9 +46,9 @@ Result<std::string> list_query(const Invocation& invocation, const KindView& kin
         const auto equals = field.find('=');
         const auto name = field.substr(0, equals);
         if (equals == std::string::npos || std::find(kind.indexed.begin(), kind.indexed.end(), name) == kind.indexed.end())
-            return Error{Code::invalid, fmt::format("--field {} is not a field {} can be asked for by", field, kind.plural),
-                         kind.indexed.empty() ? fmt::format("use labels (-l) instead: {} have no such fields", kind.plural)
-                                              : fmt::format("write FIELD=VALUE with one of {}", fmt::join(kind.indexed, ", "))};
+            return Error{Code::invalid, fmt::format("--field {} does not name an indexed field of {}", field, kind.plural),
+                         kind.indexed.empty() ? fmt::format("use labels (-l): {} have no indexed fields", kind.plural)
+                                              : fmt::format("give FIELD=VALUE with one of {}", fmt::join(kind.indexed, ", "))};
         query += fmt::format("&{}={}", net::percent_encode(name), net::percent_encode(field.substr(equals + 1)));
     }
     return query;
@@ -62,12 +61,31 @@ bool value_less(const json::value* a, const json::value* b) {
     return value_text(*a) < value_text(*b);
 }
 
+/// `invalid` if no object of the kind can have the path.
+Result<Unit> check_sort_path(const KindView& kind, std::string_view path) {
+    if (path.starts_with('-')) path.remove_prefix(1);
+    std::vector<std::string_view> known = {"name", "age", "kind", "revision", "created_at", "updated_at"};
+    if (std::find(known.begin(), known.end(), path) != known.end() || path == "labels" || path.starts_with("labels."))
+        return Unit{};
+    for (const auto& field : kind.fields) {
+        const bool free_form = field.type == "any" || field.type == "map";
+        if (free_form && path.starts_with(field.path) && path.substr(field.path.size()).starts_with('.')) return Unit{};
+        known.push_back(field.path);
+    }
+    if (kind.field(path) != nullptr) return Unit{};
+    const auto near = nearest(path, known.data(), known.data() + known.size());
+    return Error{Code::invalid, fmt::format("--sort {}: {} have no such field", path, kind.plural),
+                 near.empty() ? fmt::format("\"orrery explain {}\" lists the fields; name, age and labels.KEY are allowed too",
+                                            kind.singular())
+                              : fmt::format("did you mean {}? \"orrery explain {}\" lists the fields", near, kind.singular())};
+}
+
 void sort_objects(std::vector<json::value>& objects, std::string path) {
     const bool down = path.starts_with('-');
     if (down) path.erase(0, 1);
-    const bool age = path == "age"; // the youngest first, as the column reads
+    const bool age = path == "age"; // the youngest first, in the order of the column AGE
     if (age) path = "created_at";
-    std::vector<std::pair<json::value, std::size_t>> numbered; // equal ones stay in their order
+    std::vector<std::pair<json::value, std::size_t>> numbered; // a stable order
     for (auto& object : objects) numbered.emplace_back(std::move(object), numbered.size());
     const bool reversed = down != age;
     std::sort(numbered.begin(), numbered.end(), [&](const auto& a, const auto& b) {
@@ -96,10 +114,16 @@ void describe_value(std::string& out, const json::value& value, int indent, int 
         if (member.is_string())
             if (const auto time = from_rfc3339(shown); time.ok()) shown += fmt::format(" ({})", relative_time(*time, now));
         const auto padding = std::string(static_cast<std::size_t>(std::max(1, values_at - indent - display_width(title))), ' ');
-        const bool list_of_objects = member.is_array() && !member.get_array().empty() && member.get_array().front().is_object();
-        if (list_of_objects) {
+        const bool nested = member.is_array() && std::any_of(member.get_array().begin(), member.get_array().end(),
+                                                             [](const json::value& item) { return item.is_structured(); });
+        if (nested) { // such as a list of tasks: as in a file
             out += fmt::format("{}{}\n", lead, paint(title, Style::cyan, colour));
-            for (const auto& item : member.get_array()) out += fmt::format("{}  - {}\n", lead, printable(value_text(item)));
+            const auto text = to_yaml(member);
+            for (std::size_t at = 0; at < text.size();) {
+                const auto end = std::min(text.find('\n', at), text.size());
+                out += fmt::format("{}  {}\n", lead, printable(std::string_view(text).substr(at, end - at)));
+                at = end + 1;
+            }
         } else {
             out +=
                 fmt::format("{}{}{}{}\n", lead, paint(title, Style::cyan, colour), padding, printable(shown.empty() ? "-" : shown));
@@ -112,17 +136,17 @@ std::string event_lines(Invocation& invocation, const KindCatalog& kinds, Api& a
     if (!events.ok()) return {};
     const auto answer = api.get(fmt::format("{}?subject={}&order=newest&limit=10", (*events)->route(),
                                             net::percent_encode(fmt::format("{}/{}", kind.kind, name))));
-    if (!answer.ok()) return fmt::format("  cannot be shown: {}\n", printable(answer.error().message));
+    if (!answer.ok()) return fmt::format("  not available: {}\n", printable(answer.error().message));
     const auto* items = at_path(answer->body, "items");
     if (items == nullptr || !items->is_array() || items->get_array().empty()) return "  none\n";
-    Table table({"AGE", "WHAT", "ACTOR", "BECAUSE"});
+    Table table({"AGE", "ACTION", "ACTOR", "REASON"});
     for (const auto& event : items->get_array()) {
         const auto created = from_rfc3339(text_of(event, "created_at"));
         const auto dash = [](std::string text) { return text.empty() ? std::string("-") : text; };
         table.add({{created.ok() ? short_age(invocation.streams.clock->wall() - *created) : "-"},
-                   {dash(text_of(event, "spec.what"))},
+                   {dash(text_of(event, "spec.action"))},
                    {dash(text_of(event, "spec.actor"))},
-                   {dash(text_of(event, "spec.because"))}});
+                   {dash(text_of(event, "spec.reason"))}});
     }
     const int width = invocation.streams.width;
     std::string out, text = table.render(width > 4 ? width - 2 : 0, invocation.streams.colour());
@@ -132,6 +156,18 @@ std::string event_lines(Invocation& invocation, const KindCatalog& kinds, Api& a
         begin = end + 1;
     }
     return out;
+}
+
+/// `get -w` is `watch`, as in kubectl.
+Result<int> get_and_watch(Invocation& invocation) {
+    for (const std::string option : {"field", "sort", "limit", "all", "ignore-not-found"})
+        if (invocation.has(option))
+            return invocation.usage_error(fmt::format("--{} and --watch exclude each other", option), "give one of them");
+    if (invocation.text("output") == "yaml")
+        return invocation.usage_error("--watch has no output format yaml", "use -o json, which prints one line for each change");
+    if (invocation.all("NAME").size() > 1)
+        return invocation.usage_error("--watch takes at most one name", "select several resources by labels with -l");
+    return run_watch(invocation);
 }
 
 } // namespace
@@ -162,6 +198,13 @@ Result<std::vector<json::value>> list_all(Api& api, const KindView& kind, std::s
     }
 }
 
+bool print_structured(Invocation& invocation, const json::value& answer) {
+    const auto form = invocation.text("output", "table");
+    if (form == "json") invocation.streams.out << to_pretty_json(answer) << '\n';
+    if (form == "yaml") invocation.streams.out << to_yaml(answer);
+    return form == "json" || form == "yaml";
+}
+
 void print_objects(Invocation& invocation, const KindView& kind, const std::vector<json::value>& objects, std::string_view form,
                    bool single) {
     auto& streams = invocation.streams;
@@ -183,31 +226,43 @@ void print_objects(Invocation& invocation, const KindView& kind, const std::vect
 }
 
 Result<int> run_get(Invocation& invocation) {
+    if (invocation.has("watch")) return get_and_watch(invocation);
     TRY(auto* api, invocation.api());
-    TRY(const auto asked, what_is_asked(invocation, invocation.text("KIND"), invocation.all("NAME")));
+    TRY(const auto selection, parse_selection(invocation, invocation.text("KIND"), invocation.all("NAME")));
     const auto form = invocation.text("output", "table");
-    const bool for_people = form == "table" || form == "wide";
-    TRY(const auto limit, invocation.number("limit", for_people && !invocation.has("all") ? rows_for_people : 0));
+    const bool is_table = form == "table" || form == "wide";
+    TRY(const auto limit, invocation.number("limit", is_table && !invocation.has("all") ? max_table_rows : 0));
     std::vector<json::value> objects;
     std::vector<Error> errors;
     bool more = false;
-    if (asked.names.empty()) {
-        TRY(auto query, list_query(invocation, *asked.kind));
-        TRY(objects, list_all(*api, *asked.kind, std::move(query), static_cast<std::size_t>(limit), &more));
+    const bool sorted = invocation.has("sort");
+    if (sorted) {
+        TRY(std::ignore, check_sort_path(*selection.kind, invocation.text("sort")));
     }
-    for (const auto& name : asked.names) {
-        auto answer = api->get(asked.kind->route(name));
+    if (selection.names.empty()) {
+        TRY(auto query, list_query(invocation, *selection.kind));
+        // Sorting needs all resources.
+        const auto fetched = sorted ? 0 : static_cast<std::size_t>(limit);
+        TRY(objects, list_all(*api, *selection.kind, std::move(query), fetched, &more));
+    }
+    for (const auto& name : selection.names) {
+        auto answer = api->get(selection.kind->route(name));
         if (answer.ok())
             objects.push_back(std::move(answer->body));
         else if (answer.error().code != Code::not_found)
             return std::move(answer).error();
-        else
+        else if (!invocation.has("ignore-not-found"))
             errors.push_back(std::move(answer).error());
     }
-    if (invocation.has("sort")) sort_objects(objects, invocation.text("sort"));
-    if (asked.names.empty() || !objects.empty()) print_objects(invocation, *asked.kind, objects, form, asked.names.size() == 1);
+    if (sorted) sort_objects(objects, invocation.text("sort"));
+    if (sorted && limit > 0 && objects.size() > static_cast<std::size_t>(limit) && selection.names.empty()) {
+        objects.resize(static_cast<std::size_t>(limit));
+        more = true;
+    }
+    if (selection.names.empty() || !objects.empty())
+        print_objects(invocation, *selection.kind, objects, form, selection.names.size() == 1);
     if (more && !invocation.has("limit") && !invocation.quiet())
-        invocation.streams.err << fmt::format("{} are shown, and there are more: --all shows them, -l and --limit choose\n",
+        invocation.streams.err << fmt::format("only the first {} are shown; --all shows all, -l and --limit select\n",
                                               objects.size());
     for (const auto& error : errors) print_error(invocation.streams.err, error);
     return errors.empty() ? exit_code::ok : exit_code::not_found;
@@ -215,20 +270,20 @@ Result<int> run_get(Invocation& invocation) {
 
 Result<int> run_describe(Invocation& invocation) {
     TRY(auto* api, invocation.api());
-    TRY(const auto asked, what_is_asked(invocation, invocation.text("KIND"), invocation.all("NAME")));
-    if (asked.names.empty())
-        return Error{Code::invalid, fmt::format("which {}?", asked.kind->singular()),
-                     fmt::format("orrery describe {} NAME", asked.kind->singular())};
+    TRY(const auto selection, parse_selection(invocation, invocation.text("KIND"), invocation.all("NAME")));
+    if (selection.names.empty())
+        return invocation.usage_error(fmt::format("the name of the {} is missing", selection.kind->singular()),
+                                      fmt::format("orrery describe {} NAME", selection.kind->singular()));
     TRY(const auto* kinds, invocation.kinds());
     auto& streams = invocation.streams;
     const bool colour = streams.colour();
     const auto now = streams.clock->wall();
-    for (std::size_t i = 0; i < asked.names.size(); ++i) {
-        const auto& name = asked.names[i];
-        TRY(const auto answer, api->get(asked.kind->route(name)));
+    for (std::size_t i = 0; i < selection.names.size(); ++i) {
+        const auto& name = selection.names[i];
+        TRY(const auto answer, api->get(selection.kind->route(name)));
         const auto& object = answer.body;
         if (i > 0) streams.out << '\n';
-        streams.out << paint(fmt::format("{} {}", asked.kind->kind, printable(name)), Style::bold, colour) << '\n';
+        streams.out << paint(fmt::format("{} {}", selection.kind->kind, printable(name)), Style::bold, colour) << '\n';
         json::object head;
         if (const auto* labels = at_path(object, "labels");
             labels != nullptr && labels->is_object() && !labels->get_object().empty())
@@ -245,14 +300,20 @@ Result<int> run_describe(Invocation& invocation) {
             describe_value(out, *value, 2, 0, colour, now);
         }
         out += fmt::format("\n{}\n", paint("Events", Style::bold, colour));
-        streams.out << out << event_lines(invocation, *kinds, *api, *asked.kind, name);
+        streams.out << out << event_lines(invocation, *kinds, *api, *selection.kind, name);
     }
     return exit_code::ok;
 }
 
 Result<int> run_kinds(Invocation& invocation) {
+    if (invocation.text("output", "table") == "json") {
+        TRY(auto* api, invocation.api());
+        TRY(const auto answer, api->get("/v1/kinds"));
+        invocation.streams.out << to_pretty_json(answer.body) << '\n';
+        return exit_code::ok;
+    }
     TRY(const auto* kinds, invocation.kinds());
-    Table table({"KIND", "NAMES", "VERBS", "WHAT IT IS"});
+    Table table({"KIND", "NAMES", "VERBS", "DESCRIPTION"});
     for (const auto& kind : kinds->all()) {
         std::vector<std::string> names = {kind.plural};
         for (const auto& name : kind.names)
@@ -266,34 +327,38 @@ Result<int> run_kinds(Invocation& invocation) {
 
 Result<int> run_explain(Invocation& invocation) {
     TRY(const auto* kinds, invocation.kinds());
-    const auto word = invocation.text("KIND");
-    const auto dot = word.find('.');
-    TRY(const auto* kind, kinds->find(word.substr(0, dot)));
-    const auto below = dot == std::string::npos ? std::string{} : word.substr(dot + 1);
+    const auto given = invocation.text("KIND");
+    const auto dot = given.find('.');
+    TRY(const auto* kind, kinds->find(given.substr(0, dot)));
+    const auto below = dot == std::string::npos ? std::string{} : given.substr(dot + 1);
     auto& out = invocation.streams.out;
     const bool colour = invocation.streams.colour();
     std::string text;
     for (const auto& field : kind->fields) {
         if (!below.empty() && field.path != below && !field.path.starts_with(below + ".") && !field.path.starts_with(below + "["))
             continue;
-        std::vector<std::string> notes = {field.type};
+        std::vector<std::string> notes = {field.forms.empty() ? field.type : fmt::format("{}", fmt::join(field.forms, " or "))};
         if (field.required) notes.emplace_back("required");
-        if (!field.otherwise.is_null()) notes.push_back("default " + value_text(field.otherwise));
+        if (!field.default_value.is_null()) notes.push_back("default " + value_text(field.default_value));
         if (!field.one_of.empty()) notes.push_back(fmt::format("one of {}", fmt::join(field.one_of, ", ")));
-        if (!field.reference.empty()) notes.push_back("names a " + field.reference);
-        if (field.secret) notes.emplace_back("sealed, never shown again");
-        if (field.immutable) notes.emplace_back("cannot change");
+        if (!field.reference.empty()) notes.push_back("refers to a " + field.reference);
+        if (field.secret) notes.emplace_back("secret: stored encrypted, never shown");
+        if (field.immutable) notes.emplace_back("immutable");
         text += fmt::format("  {}  {}\n", paint(field.path, Style::cyan, colour),
                             paint(fmt::format("{}", fmt::join(notes, "; ")), Style::dim, colour));
         if (!field.doc.empty()) text += fmt::format("      {}\n", field.doc);
     }
-    if (text.empty() && !below.empty())
+    if (text.empty() && !below.empty()) {
+        const auto in_spec =
+            std::any_of(kind->fields.begin(), kind->fields.end(), [&](const auto& field) { return field.path == "spec." + below; });
         return Error{Code::not_found, fmt::format("{} has no field {}", kind->kind, below),
-                     fmt::format("\"orrery explain {}\" lists them", kind->singular())};
+                     in_spec ? fmt::format("did you mean {}.spec.{}?", kind->singular(), below)
+                             : fmt::format("\"orrery explain {}\" lists all fields", kind->singular())};
+    }
     if (below.empty()) {
         out << paint(kind->kind, Style::bold, colour) << ": " << kind->doc << '\n';
         out << fmt::format("names: {}; verbs: {}\n", fmt::join(kind->names, ", "), fmt::join(kind->verbs, ", "));
-        if (!kind->indexed.empty()) out << fmt::format("can be asked for by (--field): {}\n", fmt::join(kind->indexed, ", "));
+        if (!kind->indexed.empty()) out << fmt::format("indexed fields (--field): {}\n", fmt::join(kind->indexed, ", "));
         out << '\n' << paint("Fields", Style::bold, colour) << '\n';
     }
     out << text;

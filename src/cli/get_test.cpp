@@ -1,4 +1,4 @@
-#include "cli/cli_testing.h"
+#include "cli/cli_fixture.h"
 
 #include <fmt/format.h>
 
@@ -44,7 +44,7 @@ TEST_F(Get, ShowsATable) {
                    "n2    192.0.2.2   -            6d\n");
 }
 
-TEST_F(Get, KindsWithoutNameAndAgeAreGivenThem) {
+TEST_F(Get, AddsNameAndAgeColumns) {
     api.put("users", {{"kind", "User"}, {"name", "alice"}, {"spec", json::object{{"role", "admin"}, {"disabled", false}}}});
     EXPECT_EQ(run({"user", "list"}), 0) << err;
     EXPECT_EQ(out, "NAME   ROLE   DISABLED  AGE\nalice  admin  false     60m\n");
@@ -70,14 +70,14 @@ TEST_F(Get, ShowsJsonAndNames) {
     EXPECT_THAT(out, ::testing::StartsWith("{\n  \"kind\": \"NodeList\",\n  \"items\": ["));
 }
 
-TEST_F(Get, ChoosesByLabelAndField) {
+TEST_F(Get, SelectsByLabelAndField) {
     EXPECT_EQ(run({"get", "nodes", "-l", "role=compute", "-o", "name"}), 0);
     EXPECT_EQ(out, "node/n1\n");
     EXPECT_EQ(api.lines().back(), "GET /v1/nodes?limit=500&labels=role=compute");
     EXPECT_EQ(run({"get", "nodes", "--field", "address=192.0.2.2", "-o", "name"}), 0);
     EXPECT_EQ(out, "node/n2\n");
     EXPECT_EQ(run({"get", "nodes", "--field", "colour=red"}), exit_code::invalid);
-    EXPECT_THAT(err, HasSubstr("remedy: write FIELD=VALUE with one of address"));
+    EXPECT_THAT(err, HasSubstr("remedy: give FIELD=VALUE with one of address"));
     EXPECT_EQ(run({"get", "nodes", "-l", "role=none"}), 0);
     EXPECT_EQ(out, "");
     EXPECT_EQ(err, "no nodes\n");
@@ -92,7 +92,7 @@ TEST_F(Get, SortsByAnyField) {
     EXPECT_EQ(out, "node/n2\nnode/n1\n");
 }
 
-TEST_F(Get, GoesThroughAllPages) {
+TEST_F(Get, ReadsAllPages) {
     for (int i = 0; i < 1203; ++i)
         api.put("secrets", {{"kind", "Secret"}, {"name", fmt::format("s{:04}", i)}, {"spec", json::object{}}});
     EXPECT_EQ(run({"get", "secrets", "-o", "name"}), 0) << err;
@@ -101,31 +101,32 @@ TEST_F(Get, GoesThroughAllPages) {
                                          "GET /v1/secrets?limit=500&continue=s0999"));
     EXPECT_EQ(run({"get", "secrets"}), 0);
     EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 1001); // people get a thousand rows and a word
-    EXPECT_EQ(err, "1000 are shown, and there are more: --all shows them, -l and --limit choose\n");
+    EXPECT_EQ(err, "only the first 1000 are shown; --all shows all, -l and --limit select\n");
     EXPECT_EQ(run({"get", "secrets", "--all"}), 0);
     EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 1204);
     EXPECT_EQ(run({"get", "secrets", "--limit", "3", "-o", "name"}), 0);
     EXPECT_EQ(out, "secret/s0000\nsecret/s0001\nsecret/s0002\n");
-    EXPECT_EQ(run({"get", "secrets", "--limit", "none"}), exit_code::invalid);
+    EXPECT_EQ(run({"get", "secrets", "--limit", "none"}), exit_code::usage);
 }
 
-TEST_F(Get, WhatIsMissingIsNamedAndTheRestIsShown) {
+TEST_F(Get, NamesMissingResourcesAndShowsTheOthers) {
     EXPECT_EQ(run({"get", "node", "n1", "nope", "-o", "name"}), exit_code::not_found);
     EXPECT_EQ(out, "node/n1\n");
     EXPECT_EQ(err, "error: there is no nodes nope\n");
     EXPECT_EQ(run({"get", "noeds"}), exit_code::not_found);
-    EXPECT_EQ(err, "error: there is no kind \"noeds\"\nremedy: did you mean nodes? \"orrery kinds\" lists them\n");
+    EXPECT_EQ(err, "error: there is no kind \"noeds\"\nremedy: did you mean nodes? \"orrery kinds\" lists all kinds\n");
 }
 
-TEST_F(Get, DescribesAllThereIsToSay) {
+TEST_F(Get, DescribesAllFieldsAndEvents) {
     api.put("events", {{"kind", "Event"},
                        {"name", "e1"},
                        {"spec", json::object{{"subject", "Node/n1"},
-                                             {"what", "created"},
+                                             {"action", "created"},
                                              {"actor", "admin"},
-                                             {"because", "rack 12 arrived"},
+                                             {"reason", "rack 12 arrived"},
                                              {"at", "2026-11-16T11:00:00.000Z"}}}});
-    api.put("events", {{"kind", "Event"}, {"name", "e2"}, {"spec", json::object{{"subject", "Node/other"}, {"what", "created"}}}});
+    api.put("events",
+            {{"kind", "Event"}, {"name", "e2"}, {"spec", json::object{{"subject", "Node/other"}, {"action", "created"}}}});
     EXPECT_EQ(run({"describe", "node", "n1"}), 0) << err;
     EXPECT_EQ(out, "Node n1\n"
                    "  labels    role=compute,zone=a\n"
@@ -139,9 +140,9 @@ TEST_F(Get, DescribesAllThereIsToSay) {
                    "\nStatus\n"
                    "  state  up\n"
                    "\nEvents\n"
-                   "  AGE  WHAT     ACTOR  BECAUSE\n"
+                   "  AGE  ACTION   ACTOR  REASON\n"
                    "  60m  created  admin  rack 12 arrived\n");
-    EXPECT_EQ(run({"describe", "node"}), exit_code::invalid);
+    EXPECT_EQ(run({"describe", "node"}), exit_code::usage);
     EXPECT_EQ(run({"describe", "node/nope"}), exit_code::not_found);
 }
 
@@ -149,29 +150,70 @@ TEST_F(Get, ExplainsKinds) {
     EXPECT_EQ(run({"explain", "node"}), 0) << err;
     EXPECT_EQ(out, "Node: A machine that orrery manages.\n"
                    "names: node, nodes, no; verbs: create, read, update, remove\n"
-                   "can be asked for by (--field): address\n"
+                   "indexed fields (--field): address\n"
                    "\nFields\n"
                    "  spec.address  text; required\n      How to reach it.\n"
                    "  spec.ssh  object\n      How to log in.\n"
                    "  spec.ssh.port  integer; default 22\n      The port.\n"
-                   "  spec.ssh.key  text; names a Secret\n      Private key.\n"
+                   "  spec.ssh.key  text; refers to a Secret\n      Private key.\n"
                    "  status.state  text; one of up, down\n      How it is.\n"
                    "\nExample\nkind: Node\nname: n1\nspec:\n  address: 192.0.2.1\n");
     EXPECT_EQ(run({"explain", "node.spec.ssh"}), 0) << err;
     EXPECT_EQ(out, "  spec.ssh  object\n      How to log in.\n  spec.ssh.port  integer; default 22\n      The port.\n  "
-                   "spec.ssh.key  text; names a Secret\n      Private key.\n");
+                   "spec.ssh.key  text; refers to a Secret\n      Private key.\n");
+    EXPECT_EQ(run({"explain", "node.ssh"}), exit_code::not_found);
+    EXPECT_EQ(err, "error: Node has no field ssh\nremedy: did you mean node.spec.ssh?\n");
     EXPECT_EQ(run({"explain", "node.spec.sh"}), exit_code::not_found);
     EXPECT_EQ(run({"kinds"}), 0);
-    EXPECT_THAT(out, ::testing::StartsWith("KIND    NAMES      VERBS                      WHAT IT IS\nNode    nodes,no   "
+    EXPECT_THAT(out, ::testing::StartsWith("KIND    NAMES      VERBS                      DESCRIPTION\nNode    nodes,no   "
                                            "create,read,update,remove  A machine that orrery manages.\n"));
 }
 
-TEST_F(Get, WhatAServerSaysCannotMoveTheCursor) {
+TEST_F(Get, TextOfTheServerCannotControlTheTerminal) {
     api.put("nodes", {{"kind", "Node"}, {"name", "evil"}, {"spec", json::object{{"address", "\x1b]0;owned\x07"}}}});
     EXPECT_EQ(run({"get", "node", "evil"}), 0);
     EXPECT_THAT(out, HasSubstr("\\x1b]0;owned\\x07"));
     EXPECT_EQ(run({"describe", "node", "evil"}), 0);
     EXPECT_THAT(out, Not(HasSubstr("\x1b")));
+}
+
+TEST_F(Get, SortsAllBeforeItLimits) {
+    for (int i = 0; i < 1200; ++i)
+        api.put("nodes", {{"kind", "Node"},
+                          {"name", fmt::format("z{:04}", i)},
+                          {"labels", json::object{}},
+                          {"spec", json::object{{"address", "x"}}}});
+    EXPECT_EQ(run({"get", "nodes", "--sort", "-name", "--limit", "2", "-o", "name"}), 0) << err;
+    EXPECT_EQ(out, "node/z1199\nnode/z1198\n");
+    EXPECT_EQ(run({"get", "nodes", "--sort", "-name"}), 0) << err;
+    EXPECT_THAT(out, HasSubstr("AGE\nz1199 "));
+    EXPECT_THAT(err, HasSubstr("only the first 1000 are shown"));
+}
+
+TEST_F(Get, RejectsSortingByAnUnknownField) {
+    EXPECT_EQ(run({"get", "nodes", "--sort", "spec.adress"}), exit_code::invalid);
+    EXPECT_EQ(err, "error: --sort spec.adress: nodes have no such field\n"
+                   "remedy: did you mean spec.address? \"orrery explain node\" lists the fields\n");
+    for (const auto* path : {"name", "-age", "labels.role", "spec.ssh.port", "created_at", "revision"})
+        EXPECT_EQ(run({"get", "nodes", "--sort", path}), 0) << path << err;
+    EXPECT_EQ(run({"get", "secrets", "--sort", "spec.values.key"}), 0) << err;
+}
+
+TEST_F(Get, MissingResourcesCanBeIgnored) {
+    EXPECT_EQ(run({"get", "node", "n1", "nope", "-o", "name"}), exit_code::not_found);
+    EXPECT_EQ(run({"get", "node", "n1", "nope", "-o", "name", "--ignore-not-found"}), 0) << err;
+    EXPECT_EQ(out, "node/n1\n");
+    EXPECT_EQ(run({"delete", "node", "nope"}), exit_code::not_found);
+    EXPECT_EQ(run({"delete", "node", "nope", "--ignore-not-found"}), 0) << err;
+}
+
+TEST_F(Get, GetCanWatch) {
+    api.streams = {"id: 13\nevent: updated\ndata: {\"object\":{\"kind\":\"Node\",\"name\":\"n1\",\"spec\":{\"address\":\"x\"}}}\n\n"
+                   "event: error\ndata: {\"code\":\"denied\",\"detail\":\"enough\"}\n\n"};
+    EXPECT_EQ(run({"get", "nodes", "-w", "-o", "name"}), exit_code::denied);
+    EXPECT_EQ(out, "node/n1 updated\n");
+    EXPECT_EQ(run({"get", "nodes", "-w", "--sort", "name"}), exit_code::usage);
+    EXPECT_EQ(run({"get", "node", "n1", "n2", "-w"}), exit_code::usage);
 }
 
 } // namespace

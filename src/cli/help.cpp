@@ -23,6 +23,11 @@ std::string aligned(const HelpRows& rows, bool colour) {
 
 std::string heading(std::string_view text, bool colour) { return fmt::format("\n{}\n", paint(text, Style::bold, colour)); }
 
+/// " (table, yaml, json)"
+std::string choices_text(const std::vector<std::string>& choices) {
+    return choices.empty() ? std::string() : fmt::format(" ({})", fmt::join(choices, ", "));
+}
+
 HelpRows option_rows(const std::vector<Option>& options) {
     HelpRows rows;
     for (const auto& option : options) {
@@ -31,14 +36,12 @@ HelpRows option_rows(const std::vector<Option>& options) {
             left.replace(comma, 1, ", ");
         if (!left.starts_with("-") || left.starts_with("--")) left = "    " + left;
         if (!option.value.empty()) left += " " + option.value;
-        auto right = option.help;
-        if (!option.choices.empty()) right += fmt::format(" ({})", fmt::join(option.choices, ", "));
-        rows.emplace_back(std::move(left), std::move(right));
+        rows.emplace_back(std::move(left), option.help + choices_text(option.choices));
     }
     return rows;
 }
 
-std::string footer() { return "\n\"orrery COMMAND --help\" says more about a command, with examples.\n"; }
+std::string footer() { return "\n\"orrery COMMAND --help\" shows the options of a command and examples.\n"; }
 
 } // namespace
 
@@ -70,7 +73,8 @@ std::string command_help(const Command& command, bool colour) {
     out += heading("Usage", colour) + fmt::format("  {}\n", usage_line(command));
     if (!command.arguments.empty()) {
         HelpRows rows;
-        for (const auto& argument : command.arguments) rows.emplace_back(argument.name, argument.help);
+        for (const auto& argument : command.arguments)
+            rows.emplace_back(argument.name, argument.help + choices_text(argument.choices));
         out += heading("Arguments", colour) + aligned(rows, colour);
     }
     if (!command.options.empty()) out += heading("Options", colour) + aligned(option_rows(command.options), colour);
@@ -78,7 +82,7 @@ std::string command_help(const Command& command, bool colour) {
     if (!command.examples.empty()) {
         out += heading("Examples", colour);
         for (const auto& example : command.examples)
-            out += fmt::format("  {}\n  {}\n", paint("# " + example.what, Style::dim, colour), example.line);
+            out += fmt::format("  {}\n  {}\n", paint("# " + example.description, Style::dim, colour), example.line);
     }
     return out;
 }
@@ -91,32 +95,38 @@ std::string group_help(std::string_view group, bool colour) {
     return fmt::format("Commands of orrery {}:\n{}{}", group, aligned(rows, colour), footer());
 }
 
+namespace {
+
+/// One row for each command of a chapter; the commands of a group share a row.
+HelpRows chapter_rows(const std::vector<Command>& commands) {
+    HelpRows rows;
+    std::size_t members = 0; // of the group in the last row
+    for (const auto& command : commands) {
+        if (command.hidden) continue;
+        const auto space = command.path.find(' ');
+        const auto word = command.path.substr(0, space);
+        const auto rest = space == std::string::npos ? std::string() : command.path.substr(space + 1);
+        const auto same_group = !rows.empty() && members > 0 && rows.back().first.substr(0, rows.back().first.find(' ')) == word;
+        if (!same_group) {
+            rows.emplace_back(command.path, command.summary);
+            members = rest.empty() ? 0 : 1;
+        } else {
+            if (members++ == 1) rows.back() = {word, rows.back().first.substr(space + 1)};
+            rows.back().second += " | " + rest;
+        }
+    }
+    return rows;
+}
+
+} // namespace
+
 std::string program_help(const Application& application, bool colour) {
-    struct Chapter {
-        std::string_view title;
-        std::vector<std::string> words;
-    };
-    static const std::vector<Chapter> chapters = {
-        {"Resources", {"apply", "diff", "get", "describe", "delete", "watch", "events", "kinds", "explain"}},
-        {"Identity", {"login", "logout", "whoami", "user", "token"}},
-        {"Installation", {"store", "config", "version", "completion"}},
-    };
     std::string out = "orrery: one control plane for a private cloud\n";
     out += heading("Usage", colour) + "  orrery COMMAND [OPTIONS]\n";
-    for (const auto& chapter : chapters) {
+    for (const auto& chapter : chapters()) {
         HelpRows rows;
-        for (const auto& word : chapter.words) {
-            std::vector<std::string> parts;
-            for (const auto& command : all_commands()) {
-                if (command.path == word)
-                    rows.emplace_back(word, command.summary);
-                else if (command.path.starts_with(word + " ") && !command.hidden)
-                    parts.push_back(command.path.substr(word.size() + 1));
-            }
-            if (!parts.empty()) rows.emplace_back(word, fmt::format("{}", fmt::join(parts, " | ")));
-        }
-        if (chapter.title == "Installation")
-            rows.insert(rows.begin(), application.own_commands.begin(), application.own_commands.end());
+        if (chapter.title == "Installation") rows = application.own_commands;
+        for (auto& row : chapter_rows(chapter.commands)) rows.push_back(std::move(row));
         out += heading(chapter.title, colour) + aligned(rows, colour);
     }
     out += heading("Options of every command", colour) + aligned(option_rows(common_options()), colour);

@@ -21,11 +21,6 @@ std::string lower_case(std::string_view text) {
     return out;
 }
 
-bool flag_of(const json::value& object, std::string_view name) {
-    const auto* value = at_path(object, name);
-    return value != nullptr && value->is_bool() && value->get_bool();
-}
-
 std::vector<std::string> texts_of(const json::value& object, std::string_view name) {
     std::vector<std::string> out;
     const auto* value = at_path(object, name);
@@ -47,19 +42,20 @@ KindView read_kind(const json::value& described) {
                   .fields = {}};
     if (const auto* columns = at_path(described, "columns"); columns != nullptr && columns->is_array())
         for (const auto& column : columns->get_array())
-            kind.columns.push_back({text_of(column, "title"), text_of(column, "path"), flag_of(column, "wide")});
+            kind.columns.push_back({text_of(column, "title"), text_of(column, "path"), is_true(column, "wide")});
     if (const auto* fields = at_path(described, "fields"); fields != nullptr && fields->is_array())
         for (const auto& field : fields->get_array()) {
-            const auto* otherwise = at_path(field, "default");
+            const auto* default_value = at_path(field, "default");
             kind.fields.push_back({.path = text_of(field, "path"),
                                    .type = text_of(field, "type"),
                                    .doc = text_of(field, "doc"),
                                    .reference = text_of(field, "reference"),
-                                   .required = flag_of(field, "required"),
-                                   .secret = flag_of(field, "secret"),
-                                   .immutable = flag_of(field, "immutable"),
-                                   .otherwise = otherwise == nullptr ? json::value{} : *otherwise,
-                                   .one_of = texts_of(field, "one_of")});
+                                   .required = is_true(field, "required"),
+                                   .secret = is_true(field, "secret"),
+                                   .immutable = is_true(field, "immutable"),
+                                   .default_value = default_value == nullptr ? json::value{} : *default_value,
+                                   .one_of = texts_of(field, "one_of"),
+                                   .forms = texts_of(field, "forms")});
         }
     return kind;
 }
@@ -91,11 +87,22 @@ std::string text_of(const json::value& object, std::string_view path) {
     return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string{};
 }
 
+bool is_true(const json::value& object, std::string_view path) {
+    const auto* value = at_path(object, path);
+    return value != nullptr && value->is_bool() && value->get_bool();
+}
+
+const json::array& list_at(const json::value& object, std::string_view path) {
+    static const json::array empty;
+    const auto* value = at_path(object, path);
+    return value != nullptr && value->is_array() ? value->get_array() : empty;
+}
+
 std::string KindView::singular() const { return lower_case(kind); }
 
 namespace {
 
-/// Whether a declared path ("spec.members[].node", "spec.values.*") is that of a value ("spec.members[2].node", "spec.values.key").
+/// Does a declared path ("spec.members[].node", "spec.values.*") match the path of a value ("spec.members[2].node")?
 bool declares(std::string_view declared, std::string_view path) {
     const auto next = [](std::string_view& rest) {
         const auto end = std::min(rest.find('.'), rest.size());
@@ -129,7 +136,8 @@ std::string KindView::route(std::string_view name) const {
 Result<KindCatalog> KindCatalog::read(const json::value& answer) {
     const auto* items = at_path(answer, "items");
     if (items == nullptr || !items->is_array())
-        return Error{Code::internal, "the server's list of kinds cannot be understood", "is it an orrery server, of this version?"};
+        return Error{Code::internal, "the server sent a list of kinds that is not valid",
+                     "check that it is an orrery server of this version"};
     KindCatalog catalog;
     for (const auto& item : items->get_array()) {
         auto kind = read_kind(item);
@@ -145,15 +153,15 @@ Result<const KindView*> KindCatalog::find(std::string_view name) const {
         if (wanted == kind.singular() || wanted == kind.plural) return &kind;
         for (const auto& other : kind.names)
             if (wanted == lower_case(other)) return &kind;
-        // Of two that are equally near, the one of the same number.
+        // Of two equally similar names, prefer the one in the same number.
         known.push_back(wanted.ends_with('s') ? kind.plural : kind.singular());
         known.push_back(wanted.ends_with('s') ? kind.singular() : kind.plural);
     }
     const std::vector<std::string_view> candidates(known.begin(), known.end());
     const auto near = nearest(wanted, candidates.data(), candidates.data() + candidates.size());
     return Error{Code::not_found, fmt::format("there is no kind \"{}\"", name),
-                 near.empty() ? std::string("\"orrery kinds\" lists them")
-                              : fmt::format("did you mean {}? \"orrery kinds\" lists them", near)};
+                 near.empty() ? std::string("\"orrery kinds\" lists all kinds")
+                              : fmt::format("did you mean {}? \"orrery kinds\" lists all kinds", near)};
 }
 
 std::vector<const KindView*> KindCatalog::in_order() const {
@@ -162,7 +170,7 @@ std::vector<const KindView*> KindCatalog::in_order() const {
     std::vector<const KindView*> out;
     std::map<const KindView*, bool> seen;
     const std::function<void(const KindView*)> visit = [&](const KindView* kind) {
-        if (!seen.emplace(kind, true).second) return; // also ends where kinds refer to each other in a circle
+        if (!seen.emplace(kind, true).second) return; // also ends cycles of references
         for (const auto& field : kind->fields)
             if (const auto other = by_name.find(field.reference); other != by_name.end()) visit(other->second);
         out.push_back(kind);

@@ -13,21 +13,21 @@ namespace orrery::cli {
 
 namespace {
 
-/// From the file an option names, or asked at the terminal.
+/// A secret from the file of an option, or from the terminal.
 Result<std::string> secret_from(Invocation& invocation, std::string_view option, std::string_view prompt) {
     if (invocation.has(option)) return read_secret_file(invocation.streams, invocation.text(option));
     if (!invocation.streams.ask_secret || !invocation.streams.in_is_terminal)
-        return Error{Code::invalid, "there is no terminal to ask for a password at",
-                     fmt::format("give it in a file with --{} FILE (\"-\" is standard input)", option)};
+        return Error{Code::invalid, "there is no terminal to ask for the password",
+                     fmt::format("give --{} FILE; - reads standard input", option)};
     return invocation.streams.ask_secret(prompt);
 }
 
-/// A new password: twice the same at a terminal.
+/// A new password; asked twice on a terminal.
 Result<std::string> new_secret(Invocation& invocation, std::string_view option, std::string_view whose) {
     TRY(auto first, secret_from(invocation, option, fmt::format("New password{}: ", whose)));
-    if (first.empty()) return Error{Code::invalid, "an empty password is none"};
+    if (first.empty()) return Error{Code::invalid, "the password is empty"};
     if (invocation.has(option)) return first;
-    TRY(const auto second, invocation.streams.ask_secret("The same again: "));
+    TRY(const auto second, invocation.streams.ask_secret("Repeat the new password: "));
     if (first != second) return Error{Code::invalid, "the two passwords differ", "try again"};
     return first;
 }
@@ -35,20 +35,33 @@ Result<std::string> new_secret(Invocation& invocation, std::string_view option, 
 Result<std::string> login_name(Invocation& invocation) {
     if (invocation.has("USER")) return invocation.text("USER");
     auto& streams = invocation.streams;
-    if (!streams.in_is_terminal) return Error{Code::invalid, "who logs in?", "orrery login USER"};
+    if (!streams.in_is_terminal) return invocation.usage_error("the user is missing", "orrery login USER");
     streams.err << "User: " << std::flush;
     std::string user;
-    if (!std::getline(streams.in, user) || user.empty()) return Error{Code::invalid, "no user was given", "orrery login USER"};
+    if (!std::getline(streams.in, user) || user.empty()) return invocation.usage_error("the user is missing", "orrery login USER");
     return user;
 }
 
-/// A session of 12 hours that began a second ago is still one of 12.
+/// Rounds up: a session of 12 hours that started a second ago has 12 hours left.
 std::string session_left(WallTime until, WallTime now) { return short_age(until - now + std::chrono::seconds(59)); }
 
 bool is_local(std::string_view server) {
     for (const std::string_view host : {"http://127.", "http://localhost", "http://[::1]"})
         if (server.starts_with(host)) return true;
     return false;
+}
+
+/// Saves the session in a context and makes it current: the context `name`, or that of the same server, or a new one. True if the
+/// message should name the context, because there are several.
+bool save_in_context(Sessions& sessions, Session session, const std::string& name) {
+    auto* context = name.empty() ? sessions.for_server(session.server) : sessions.find(name);
+    session.name = !name.empty() ? name : context != nullptr ? context->name : context_name(session.server);
+    sessions.current = session.name;
+    if (context != nullptr)
+        *context = std::move(session);
+    else
+        sessions.all.push_back(std::move(session));
+    return sessions.all.size() > 1 || !name.empty();
 }
 
 /// "/v1/users/alice"
@@ -82,9 +95,9 @@ Result<int> run_login(Invocation& invocation) {
     TRY(auto* api, invocation.api_without_token());
     const auto server = api->options().server;
     if (server.starts_with("http://") && !is_local(server))
-        streams.err << fmt::format("warning: {} is not encrypted; passwords and tokens can be read on the way\n", server);
+        streams.err << fmt::format("warning: the connection to {} is not encrypted\n", server);
     TRY(const auto user, login_name(invocation));
-    TRY(const auto password, secret_from(invocation, "password-file", fmt::format("Password of {} at {}: ", user, server)));
+    TRY(const auto password, secret_from(invocation, "password-file", fmt::format("Password of {} on {}: ", user, server)));
     json::object body{{"user", user}, {"password", password}};
     if (invocation.has("new-password-file")) {
         TRY(const auto fresh, new_secret(invocation, "new-password-file", ""));
@@ -93,45 +106,64 @@ Result<int> run_login(Invocation& invocation) {
     auto answer = api->call("POST", "/v1/login", body);
     const auto* reason = api->last_problem().if_contains("reason");
     if (!answer.ok() && reason != nullptr && *reason == "password_change_required" && !body.contains("new_password")) {
-        streams.err << "this password is for one login only: choose your own now\n";
+        if (!streams.in_is_terminal || !streams.ask_secret) {
+            auto error = std::move(answer).error();
+            error.remedy = "give the new password with --new-password-file FILE";
+            return error;
+        }
+        streams.err << "this is a one-time password; choose a new password\n";
         TRY(const auto fresh, new_secret(invocation, "new-password-file", ""));
         body["new_password"] = fresh;
         answer = api->call("POST", "/v1/login", body);
     }
     if (!answer.ok()) return std::move(answer).error();
-    Session session{server, api->options().ca, text_of(answer->body, "user"), text_of(answer->body, "token"),
+    Session session{"",
+                    server,
+                    api->options().ca,
+                    text_of(answer->body, "user"),
+                    text_of(answer->body, "token"),
                     text_of(answer->body, "expires_at")};
-    if (session.token.empty()) return Error{Code::internal, fmt::format("{} gave no token", server)};
+    if (session.token.empty()) return Error{Code::internal, fmt::format("{} sent no token", server)};
     if (!session.ca.empty()) session.ca = std::filesystem::absolute(session.ca).string();
-    TRY(const auto path, save_session(streams, session));
+    TRY(auto sessions, load_sessions(streams));
+    const bool several = save_in_context(sessions, session, invocation.text("name"));
+    TRY(const auto path, save_sessions(streams, sessions));
     if (!invocation.quiet()) {
         streams.out << fmt::format("logged in to {} as {} ({})", server, printable(session.user),
                                    printable(text_of(answer->body, "role")));
         if (const auto until = from_rfc3339(session.expires_at); until.ok())
             streams.out << fmt::format(", for {}", session_left(*until, streams.clock->wall()));
-        streams.out << fmt::format("; the session is kept in {}\n", path.string());
+        streams.out << fmt::format("; session saved in {}", path.string());
+        if (several) streams.out << fmt::format(" as context {}", sessions.current);
+        streams.out << '\n';
     }
     return exit_code::ok;
 }
 
 Result<int> run_logout(Invocation& invocation) {
     auto& streams = invocation.streams;
-    TRY(const auto session, load_session(streams));
-    if (!session || session->token.empty()) {
-        if (!invocation.quiet()) streams.out << "nobody is logged in\n";
+    TRY(auto sessions, load_sessions(streams));
+    auto server = invocation.has("server") ? invocation.text("server") : streams.variable("ORRERY_SERVER");
+    while (server.ends_with('/')) server.pop_back();
+    auto* session = sessions.for_server(server);
+    if (session == nullptr || session->token.empty()) {
+        if (!invocation.quiet()) streams.out << "not logged in\n";
         return exit_code::ok;
     }
     TRY(auto* api, invocation.api());
     auto answer = api->call("POST", "/v1/logout");
-    // A session that is over already is as good as ended.
-    const bool over = answer.ok() || answer.error().code == Code::unauthenticated;
-    if (!over && !invocation.has("force")) {
+    // A session that has expired needs no logout.
+    const bool ended = answer.ok() || answer.error().code == Code::unauthenticated;
+    if (!ended && !invocation.has("force")) {
         auto error = std::move(answer).error();
-        error.remedy +=
-            fmt::format("{}--force forgets the token here although it stays valid there", error.remedy.empty() ? "" : "; ");
+        error.remedy += fmt::format("{}--force deletes the local token, which stays valid on the server until it expires",
+                                    error.remedy.empty() ? "" : "; ");
         return error;
     }
-    TRY(std::ignore, drop_session(streams));
+    session->token.clear();
+    session->user.clear();
+    session->expires_at.clear();
+    TRY(std::ignore, save_sessions(streams, sessions));
     if (!invocation.quiet()) streams.out << fmt::format("logged out of {}\n", session->server);
     return exit_code::ok;
 }
@@ -146,7 +178,7 @@ Result<int> run_whoami(Invocation& invocation) {
     else if (form == "yaml")
         streams.out << to_yaml(answer.body);
     else {
-        streams.out << fmt::format("{} ({}) at {}, through {}", printable(text_of(answer.body, "user")),
+        streams.out << fmt::format("{} ({}) on {}, authenticated by {}", printable(text_of(answer.body, "user")),
                                    printable(text_of(answer.body, "role")), api->options().server,
                                    printable(text_of(answer.body, "via")));
         if (const auto until = from_rfc3339(text_of(answer.body, "expires_at")); until.ok())
@@ -185,14 +217,14 @@ Result<int> run_user_password(Invocation& invocation) {
     const bool own = name.empty() || name == text_of(self.body, "user");
     if (name.empty()) name = text_of(self.body, "user");
     json::object body;
-    if (own) { // whoever finds an open terminal must not be able to take the account over
-        TRY(const auto current, secret_from(invocation, "current-password-file", fmt::format("Present password of {}: ", name)));
+    if (own) { // a person at an unlocked terminal must not be able to change the password
+        TRY(const auto current, secret_from(invocation, "current-password-file", fmt::format("Current password of {}: ", name)));
         body["current"] = current;
     }
     TRY(const auto fresh, new_secret(invocation, "password-file", " of " + name));
     body["password"] = fresh;
     TRY(std::ignore, api->call("POST", user_route(name) + "/password", body));
-    if (!invocation.quiet()) invocation.streams.out << fmt::format("the password of {} was changed\n", printable(name));
+    if (!invocation.quiet()) invocation.streams.out << fmt::format("password of {} changed\n", printable(name));
     return exit_code::ok;
 }
 
@@ -215,8 +247,8 @@ Result<int> run_token_create(Invocation& invocation) {
         if (invocation.has(option)) spec[field] = invocation.text(option);
     if (invocation.has("kind")) {
         json::array named;
-        for (const auto& word : invocation.all("kind")) {
-            TRY(const auto* scoped, kinds->find(word));
+        for (const auto& kind_name : invocation.all("kind")) {
+            TRY(const auto* scoped, kinds->find(kind_name));
             named.emplace_back(scoped->kind);
         }
         spec["kinds"] = std::move(named);
@@ -225,10 +257,10 @@ Result<int> run_token_create(Invocation& invocation) {
                                      json::object{{"kind", "Token"}, {"name", name}, {"spec", std::move(spec)}}));
     auto& streams = invocation.streams;
     const auto token = text_of(answer.body, "once.token");
-    // Only the token on standard output, so that it can go into a file without ever being seen.
+    // Standard output has only the token, so that it can be redirected to a file.
     if (!invocation.quiet())
         streams.err << kind->title(name)
-                    << (invocation.has("dry-run") ? " would be created\n" : " created; this is the only time it is shown\n");
+                    << (invocation.has("dry-run") ? " would be created\n" : " created; the token is shown only once\n");
     if (!token.empty()) streams.out << token << '\n';
     return exit_code::ok;
 }

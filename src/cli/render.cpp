@@ -27,7 +27,7 @@ void add_leaves(const KindView& kind, const json::value& value, const std::strin
         for (const auto& [name, member] : value.get_object())
             add_leaves(kind, member, fmt::format("{}.{}", path, std::string_view(name)), out);
     } else if (value.is_array()) {
-        // Item by item where one of them may be, or hold, a secret.
+        // One row for each item if an item may be or contain a secret.
         const auto& items = value.get_array();
         const auto* item = kind.field(path + "[0]");
         const bool plain = std::none_of(items.begin(), items.end(), [](const json::value& one) { return one.is_structured(); }) &&
@@ -60,6 +60,11 @@ std::string value_text(const json::value& value) {
     }
 }
 
+std::string shown_at(const json::value& object, std::string_view path) {
+    const auto* found = at_path(object, path);
+    return found == nullptr ? std::string() : printable(value_text(*found));
+}
+
 std::string column_text(const KindView& kind, const json::value& object, std::string_view path, WallTime now) {
     if (path == "age") {
         const auto created = from_rfc3339(text_of(object, "created_at"));
@@ -79,7 +84,7 @@ Table object_table(const KindView& kind, const std::vector<json::value>& objects
     const auto has = [&](std::string_view path) {
         return std::any_of(kind.columns.begin(), kind.columns.end(), [&](const KindColumn& column) { return column.path == path; });
     };
-    const bool complete = has("name"); // else the declaration leaves the frame to us
+    const bool complete = has("name"); // otherwise add name and age
     if (!complete) columns.push_back({"NAME", "name", false});
     for (const auto& column : kind.columns)
         if (wide || !column.wide) columns.push_back(column);

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -22,7 +23,7 @@ Result<std::filesystem::path> session_path(const Streams& streams) {
     if (auto config = streams.variable("XDG_CONFIG_HOME"); !config.empty())
         return std::filesystem::path(config) / "orrery/session.yaml";
     if (auto home = streams.variable("HOME"); !home.empty()) return std::filesystem::path(home) / ".config/orrery/session.yaml";
-    return Error{Code::invalid, "there is no place to keep the session in: HOME is not set", "name a file with ORRERY_CONFIG"};
+    return Error{Code::invalid, "the session cannot be saved: HOME is not set", "set ORRERY_CONFIG to the path of a file"};
 }
 
 Result<std::string> read_file(const Streams& streams, const std::string& path, std::size_t limit) {
@@ -42,7 +43,7 @@ Result<std::string> read_file(const Streams& streams, const std::string& path, s
     }
     if (out.size() > limit)
         return Error{Code::too_large,
-                     fmt::format("{} is longer than {}", path == "-" ? "standard input" : path, bytes_text(limit))};
+                     fmt::format("{} is larger than {}", path == "-" ? "standard input" : path, bytes_text(limit))};
     return out;
 }
 
@@ -56,63 +57,102 @@ Result<std::string> read_secret_file(const Streams& streams, const std::string& 
     return text;
 }
 
-Result<std::optional<Session>> load_session(const Streams& streams) {
+namespace {
+
+Session session_from(const json::value& value) {
+    Session session{text_of(value, "name"), text_of(value, "server"), text_of(value, "ca"),
+                    text_of(value, "user"), text_of(value, "token"),  text_of(value, "expires_at")};
+    if (session.name.empty()) session.name = context_name(session.server);
+    return session;
+}
+
+json::object document_of(const Session& session) {
+    json::object out{{"name", session.name}, {"server", session.server}};
+    if (!session.ca.empty()) out["ca"] = session.ca;
+    if (!session.user.empty()) out["user"] = session.user;
+    if (!session.token.empty()) out["token"] = session.token;
+    if (!session.expires_at.empty()) out["expires_at"] = session.expires_at;
+    return out;
+}
+
+} // namespace
+
+Session* Sessions::find(std::string_view name) {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Session& session) { return session.name == name; });
+    return found == all.end() ? nullptr : &*found;
+}
+
+Session* Sessions::for_server(std::string_view server) {
+    auto* chosen = find(current);
+    if (server.empty() || (chosen != nullptr && chosen->server == server)) return chosen;
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Session& session) { return session.server == server; });
+    return found == all.end() ? nullptr : &*found;
+}
+
+std::vector<std::string> Sessions::names() const {
+    std::vector<std::string> out;
+    for (const auto& session : all) out.push_back(session.name);
+    return out;
+}
+
+std::string context_name(std::string_view server) {
+    const auto scheme = server.find("://");
+    return std::string(scheme == std::string_view::npos ? server : server.substr(scheme + 3));
+}
+
+Result<Sessions> load_sessions(const Streams& streams) {
     auto path = session_path(streams);
-    if (!path.ok()) return std::optional<Session>{}; // no home, no session: flags and environment may do
+    if (!path.ok()) return Sessions{}; // without HOME there is no session; flags and environment variables still work
     struct stat about{};
-    if (::stat(path->c_str(), &about) != 0 && errno == ENOENT) return std::optional<Session>{};
+    if (::stat(path->c_str(), &about) != 0 && errno == ENOENT) return Sessions{};
     if ((about.st_mode & (S_IRGRP | S_IROTH)) != 0)
-        return Error{Code::denied, fmt::format("{} holds a token, and others can read it", path->string()),
-                     fmt::format("chmod 600 {}; if others may have, log in again", path->string())};
+        return Error{Code::denied, fmt::format("the token in {} is readable by other users", path->string()),
+                     fmt::format("chmod 600 {}, and log in again if another user may have read it", path->string())};
     TRY(auto text, read_file(streams, path->string(), 1 << 20));
     auto documents = parse_yaml(text);
     if (!documents.ok()) return std::move(documents).error().within(path->string());
-    if (documents->empty()) return std::optional<Session>{};
+    if (documents->empty()) return Sessions{};
     const auto& value = documents->front().value;
-    return std::optional<Session>{Session{text_of(value, "server"), text_of(value, "ca"), text_of(value, "user"),
-                                          text_of(value, "token"), text_of(value, "expires_at")}};
+    Sessions sessions;
+    const auto* contexts = at_path(value, "contexts");
+    if (contexts == nullptr || !contexts->is_array()) { // files of earlier versions have one session
+        sessions.all.push_back(session_from(value));
+        sessions.current = sessions.all.front().name;
+        return sessions;
+    }
+    for (const auto& context : contexts->get_array()) sessions.all.push_back(session_from(context));
+    sessions.current = text_of(value, "current");
+    return sessions;
 }
 
-Result<std::filesystem::path> save_session(const Streams& streams, const Session& session) {
+Result<std::filesystem::path> save_sessions(const Streams& streams, const Sessions& sessions) {
     TRY(auto path, session_path(streams));
     std::error_code error;
     if (path.has_parent_path() && !std::filesystem::exists(path.parent_path(), error)) {
         std::filesystem::create_directories(path.parent_path(), error);
         if (!error) std::filesystem::permissions(path.parent_path(), std::filesystem::perms::owner_all, error);
     }
-    json::object out{{"server", session.server}};
-    if (!session.ca.empty()) out["ca"] = session.ca;
-    if (!session.user.empty()) out["user"] = session.user;
-    if (!session.token.empty()) out["token"] = session.token;
-    if (!session.expires_at.empty()) out["expires_at"] = session.expires_at;
+    json::array contexts;
+    for (const auto& session : sessions.all) contexts.push_back(document_of(session));
+    const json::object out{{"current", sessions.current}, {"contexts", std::move(contexts)}};
     const auto text = to_yaml(out);
-    const auto failed = [&](std::string_view what) {
+    const auto failed = [&](std::string_view action) {
         return Error{Code::invalid,
-                     fmt::format("the session cannot be kept in {}: {}: {}", path.string(), what, std::strerror(errno)),
-                     "name another file with ORRERY_CONFIG"};
+                     fmt::format("the session cannot be saved in {}: {}: {}", path.string(), action, std::strerror(errno)),
+                     "set ORRERY_CONFIG to the path of another file"};
     };
-    // Written beside it and renamed: nobody ever reads half a session, or one that others could open for a moment.
+    // Written to a new file and renamed: the session file is always complete and never readable by other users.
     const auto fresh = path.string() + "." + random_id();
     const int fd = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0) return failed("it cannot be made");
+    if (fd < 0) return failed("create");
     const bool written = ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
     ::close(fd);
     if (!written || ::rename(fresh.c_str(), path.c_str()) != 0) {
-        const auto why = failed("it cannot be written");
+        const auto why = failed("write");
         ::unlink(fresh.c_str());
         return why;
     }
     return path;
-}
-
-Result<Unit> drop_session(const Streams& streams) {
-    TRY(auto session, load_session(streams));
-    if (!session) return Unit{};
-    session->token.clear();
-    session->user.clear();
-    session->expires_at.clear();
-    TRY(std::ignore, save_session(streams, *session));
-    return Unit{};
 }
 
 } // namespace orrery::cli

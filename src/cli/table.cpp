@@ -7,23 +7,23 @@ namespace orrery::cli {
 namespace {
 
 constexpr int table_gap = 2;
-constexpr int narrowest_column = 6;
+constexpr int short_column = 15; ///< an IPv4 address: cut, such a value is of no use
+constexpr int narrowest_column = 4;
 
-/// Takes columns away from the widest until all fit; the first gives way only when the others have nothing left.
+/// Narrows the columns until the table fits: first the widest ones, down to short_column; then from the last column to the first,
+/// because names and addresses are on the left.
 void narrow(std::vector<int>& widths, int width) {
-    const auto total = [&] {
-        int sum = table_gap * static_cast<int>(widths.size() - 1);
-        for (const int one : widths) sum += one;
-        return sum;
-    };
-    for (int over = total() - width; over > 0; --over) {
+    int over = table_gap * static_cast<int>(widths.size() - 1) - width;
+    for (const int one : widths) over += one;
+    for (; over > 0; --over) {
         const auto widest = std::max_element(widths.begin() + 1, widths.end());
-        if (widest != widths.end() && *widest > narrowest_column)
-            --*widest;
-        else if (widths[0] > narrowest_column)
-            --widths[0];
-        else
-            return;
+        if (widest == widths.end() || *widest <= short_column) break;
+        --*widest;
+    }
+    for (auto column = widths.rbegin(); column != widths.rend() && over > 0; ++column) {
+        const int cut = std::clamp(*column - narrowest_column, 0, over);
+        *column -= cut;
+        over -= cut;
     }
 }
 

@@ -12,15 +12,15 @@ struct Cell {
     Style style = Style::plain;
 };
 
-/// A table for people: columns as wide as their contents, cut with "…" where the terminal is narrower. The first column, by which
-/// things are named, is cut last.
+/// A table with columns as wide as their contents. If the terminal is narrower, columns are cut with "…"; the first column, which
+/// has the names, is cut last.
 class Table {
 public:
     explicit Table(std::vector<std::string> titles) : titles_(std::move(titles)) {}
     void add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
     bool empty() const { return rows_.empty(); }
     std::size_t size() const { return rows_.size(); }
-    /// Lines, each with its newline. `width` 0: as wide as it needs. At most `max_rows` rows, 0: all.
+    /// The lines of the table. `width` 0: unlimited. At most `max_rows` rows; 0: all.
     std::string render(int width, bool colour, std::size_t max_rows = 0) const;
 
 private:

@@ -5,10 +5,14 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <fcntl.h>
 #include <iostream>
+#include <spawn.h>
 #include <sys/ioctl.h>
+#include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -16,7 +20,7 @@ namespace orrery::cli {
 
 namespace {
 
-/// One character of UTF-8: its code point, and how many bytes it took. 0xFFFD and one byte for what is not UTF-8.
+/// Decodes one UTF-8 character: code point and number of bytes; 0xFFFD and one byte if it is not valid.
 struct Character {
     char32_t code;
     std::size_t bytes;
@@ -52,14 +56,13 @@ int character_width(char32_t code) {
     return 1;
 }
 
-/// Switches the echo off, and back on whatever happens.
+/// Switches the echo of the terminal off; the destructor restores it.
 class NoEcho {
 public:
     explicit NoEcho(int fd) : fd_(fd) {
         if (::tcgetattr(fd, &before_) != 0) return;
         auto quiet = before_;
-        // Signals and line editing off as well: an interrupt comes as a character, and cannot leave a terminal behind that shows
-        // nothing.
+        // Signals and line editing are off too: an interrupt arrives as a character, so it cannot leave the terminal without echo.
         quiet.c_lflag &= ~static_cast<tcflag_t>(ECHO | ISIG | ICANON);
         quiet.c_cc[VMIN] = 1;
         quiet.c_cc[VTIME] = 0;
@@ -81,7 +84,7 @@ Result<std::string> ask_at_terminal(std::string_view prompt) {
     const int terminal = ::open("/dev/tty", O_RDWR | O_CLOEXEC);
     if (terminal < 0)
         return Error{Code::invalid, "there is no terminal to ask for a password at", "give it in a file with --password-file"};
-    const auto say = [&](std::string_view text) {
+    const auto print = [&](std::string_view text) {
         while (!text.empty()) {
             const auto written = ::write(terminal, text.data(), text.size());
             if (written <= 0) break;
@@ -92,7 +95,7 @@ Result<std::string> ask_at_terminal(std::string_view prompt) {
     bool interrupted = false, ended = false;
     {
         const NoEcho quiet(terminal);
-        say(prompt);
+        print(prompt);
         while (out.size() < 4096 && !ended) {
             char c = 0;
             const auto got = ::read(terminal, &c, 1);
@@ -110,11 +113,56 @@ Result<std::string> ask_at_terminal(std::string_view prompt) {
                 out += c;
             }
         }
-        say("\n");
+        print("\n");
     }
     ::close(terminal);
     if (interrupted) return Error{Code::cancelled, "interrupted"};
     return out;
+}
+
+/// Ignores interrupts while the editor runs; they are for the editor.
+class InterruptsIgnored {
+public:
+    InterruptsIgnored() {
+        struct sigaction ignore{};
+        ignore.sa_handler = SIG_IGN;
+        ::sigaction(SIGINT, &ignore, &interrupt_);
+        ::sigaction(SIGQUIT, &ignore, &quit_);
+    }
+    ~InterruptsIgnored() {
+        ::sigaction(SIGINT, &interrupt_, nullptr);
+        ::sigaction(SIGQUIT, &quit_, nullptr);
+    }
+    InterruptsIgnored(const InterruptsIgnored&) = delete;
+    InterruptsIgnored& operator=(const InterruptsIgnored&) = delete;
+
+private:
+    struct sigaction interrupt_{}, quit_{};
+};
+
+Result<Unit> edit_in_terminal(const std::string& editor, const std::string& file) {
+    // The editor is a shell command ("code --wait"); the file name is passed as data, not as shell text.
+    std::string command = editor + " \"$1\"", shell = "sh", flag = "-c", name = "orrery-edit", path = file;
+    char* const arguments[] = {shell.data(), flag.data(), command.data(), name.data(), path.data(), nullptr};
+    posix_spawnattr_t attributes;
+    ::posix_spawnattr_init(&attributes);
+    sigset_t defaults;
+    ::sigemptyset(&defaults);
+    ::sigaddset(&defaults, SIGINT);
+    ::sigaddset(&defaults, SIGQUIT);
+    ::posix_spawnattr_setsigdefault(&attributes, &defaults);
+    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    const InterruptsIgnored ignored;
+    pid_t child = 0;
+    const int failed = ::posix_spawnp(&child, "sh", nullptr, &attributes, arguments, environ);
+    ::posix_spawnattr_destroy(&attributes);
+    if (failed != 0) return Error{Code::internal, fmt::format("the editor cannot be started: {}", std::strerror(failed))};
+    int status = 0;
+    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return Unit{};
+    return Error{Code::invalid, fmt::format("the editor \"{}\" ended with an error, and nothing was changed", editor),
+                 "set EDITOR to the command of an editor"};
 }
 
 } // namespace
@@ -137,6 +185,7 @@ Streams Streams::standard() {
     }
     streams.environment = process_environment();
     streams.ask_secret = ask_at_terminal;
+    streams.run_editor = edit_in_terminal;
     return streams;
 }
 
@@ -177,7 +226,7 @@ std::string printable(std::string_view text) {
         else if (code < 0x20 || within(code, 0x7F, 0x9F))
             out += fmt::format("\\x{:02x}", static_cast<unsigned>(code));
         else if (within(code, 0x202A, 0x202E) || within(code, 0x2066, 0x2069))
-            out += "�"; // would turn the direction of what follows
+            out += "�"; // would change the text direction
         else if (code == 0xFFFD)
             out += "�";
         else

@@ -20,7 +20,7 @@ TEST(DisplayWidth, CountsWhatATerminalShows) {
     EXPECT_EQ(display_width(""), 0);
 }
 
-TEST(DisplayWidth, CutsBetweenCharactersNeverInsideOne) {
+TEST(DisplayWidth, CutsOnlyBetweenCharacters) {
     EXPECT_EQ(fit("abcdef", 6), "abcdef");
     EXPECT_EQ(fit("abcdef", 4), "abc…");
     EXPECT_EQ(fit("日本語", 4), "日…"); // a wide one that would not fit whole is left out
@@ -28,7 +28,7 @@ TEST(DisplayWidth, CutsBetweenCharactersNeverInsideOne) {
     EXPECT_EQ(fit("abc", 0), "");
 }
 
-TEST(Printable, TakesTheCursorAwayFromWhatAServerSends) {
+TEST(Printable, EscapesControlCharacters) {
     EXPECT_EQ(printable("a\x1b[2Jb"), "a\\x1b[2Jb");
     EXPECT_EQ(printable("two\nlines\t"), "two\\nlines\\t");
     EXPECT_EQ(printable("\xc2\x9b"
@@ -68,19 +68,33 @@ TEST(Table, AlignsAndFollowsTheWidth) {
     for (int width = 1; width < 60; ++width) EXPECT_FALSE(table.render(width, true).empty());
 }
 
-TEST(Table, PaintsWithoutDisturbingTheColumns) {
+TEST(Table, CutsAddressesLast) {
+    Table table({"NAME", "ADDRESS", "MAINTENANCE", "LABELS", "AGE", "SSH", "PORT", "KEY"});
+    table.add({{"store-3"},
+               {"192.0.2.23"},
+               {"true"},
+               {"rack=b1,role=storage,site=munich"},
+               {"0s"},
+               {"deploy"},
+               {"2222"},
+               {"ssh-deploy"}});
+    EXPECT_EQ(table.render(60, false), "NAME     ADDRESS     MAINTENAN…  LAB…  AGE  SSH   PORT  KEY\n"
+                                       "store-3  192.0.2.23  true        rac…  0s   dep…  2222  ssh…\n");
+}
+
+TEST(Table, ColoursDoNotChangeTheColumns) {
     Table table({"A", "B"});
     table.add({{"x", Style::green}, {"y"}});
     EXPECT_EQ(table.render(0, true), "\x1b[1mA\x1b[0m  \x1b[1mB\x1b[0m\n\x1b[32mx\x1b[0m  y\n");
 }
 
-std::string told(const std::vector<ServerEvent>& events) {
+std::string joined(const std::vector<ServerEvent>& events) {
     std::string out;
     for (const auto& event : events) out += event.id + "/" + event.event + "/" + event.data + ";";
     return out;
 }
 
-TEST(EventParser, TakesAStreamApartHoweverItIsCut) {
+TEST(EventParser, ParsesAStreamInPiecesOfAnySize) {
     const std::string text = "retry: 1000\nid: 1-s\nevent: started\ndata: {}\n\n: heartbeat\nid: 5-s\n\nevent: created\r\nid: "
                              "6-s\r\ndata: a\r\ndata: b\r\n\r\ndata:c\n\n";
     const std::string expected = "1-s/started/{};6-s/created/a\nb;6-s//c;";
@@ -89,14 +103,14 @@ TEST(EventParser, TakesAStreamApartHoweverItIsCut) {
         auto first = parser.feed(std::string_view(text).substr(0, cut));
         auto second = parser.feed(std::string_view(text).substr(cut));
         ASSERT_TRUE(first.ok() && second.ok());
-        EXPECT_EQ(told(*first) + told(*second), expected) << cut;
+        EXPECT_EQ(joined(*first) + joined(*second), expected) << cut;
     }
     EventParser parser;
     ASSERT_TRUE(parser.feed("id: 5-s\n: heartbeat\n\n").ok());
     EXPECT_EQ(parser.last_id(), "5-s"); // the place moves on with a heart-beat too
 }
 
-TEST(EventParser, RefusesAnEventWithoutEnd) {
+TEST(EventParser, RejectsAnEventWithoutEnd) {
     EventParser parser;
     const std::string piece(1U << 20U, 'x');
     Result<std::vector<ServerEvent>> last = std::vector<ServerEvent>{};

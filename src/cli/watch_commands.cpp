@@ -9,38 +9,40 @@
 #include <map>
 #include <ostream>
 
-/// watch and events: what changes, as it changes.
+/// watch and events.
 namespace orrery::cli {
 
 namespace {
 
 using namespace std::chrono_literals;
 
+/// One change of a watch stream.
 struct Change {
-    std::string what, id;
+    std::string type; ///< created, updated, removed
+    std::string id;
     json::value object;
 };
 
-/// Follows a kind, or one of it, over broken connections: goes on after the last id it has seen, and asks for a new list where that
-/// place is no longer kept.
+/// Watches a kind or one resource over broken connections: resumes after the last event id, and lists again if the server has
+/// compacted that revision.
 class Follower {
 public:
-    /// Called with the whole list at the beginning and whenever the server could not bridge a gap.
+    /// Called with the whole list at the start and after a gap that the server cannot fill.
     std::function<Result<Unit>(std::vector<json::value>)> on_list;
-    /// Called for every change; false ends it.
+    /// Called for every change; false ends the watch.
     std::function<bool(const Change&)> on_change;
-    /// A word about the connection, for people.
-    std::function<void(std::string_view)> on_trouble;
+    /// Called when the connection is lost.
+    std::function<void(std::string_view message)> on_connection_lost;
 
     Follower(Api& api, const KindView& kind, std::string name, std::string query)
         : api_(api), kind_(kind), name_(std::move(name)), query_(std::move(query)) {}
 
-    /// From the present list on.
+    /// Starts with the current list.
     Result<Unit> run() {
         TRY(std::ignore, list());
         return run_after(position_);
     }
-    /// From a revision on.
+    /// Starts after a revision.
     Result<Unit> run_after(std::string revision) {
         position_ = std::move(revision);
         Duration wait = 500ms;
@@ -53,12 +55,12 @@ public:
                     TRY(std::ignore, list());
                 }
                 if (error.code == Code::compacted && wait == Duration(500ms)) {
-                    wait *= 2; // at once the first time, patiently after that
+                    wait *= 2; // the first time at once, then with back-off
                     continue;
                 }
                 if (error.code != Code::compacted && error.code != Code::unavailable && error.code != Code::timeout)
                     return std::move(ended).error();
-                if (on_trouble && error.code != Code::compacted) on_trouble(error.message);
+                if (on_connection_lost && error.code != Code::compacted) on_connection_lost(error.message);
             }
             TRY(std::ignore, api_.pause(wait));
             wait = std::min<Duration>(wait * 2, 8s);
@@ -73,8 +75,8 @@ private:
             position_ = std::to_string(revision);
             return on_list ? on_list(std::move(objects)) : Result<Unit>(Unit{});
         }
-        // The object's own revision may be too old to watch from: the kind's list states the present one. Asked for first, so that
-        // nothing falls between.
+        // The revision of the object may be compacted; the list of the kind has the current one. The list comes first, so that no
+        // change is missed.
         bool more = false;
         TRY(std::ignore, list_all(api_, kind_, {}, 1, &more, &revision));
         TRY(auto answer, api_.get(kind_.route(name_)));
@@ -82,7 +84,7 @@ private:
         return on_list ? on_list({std::move(answer.body)}) : Result<Unit>(Unit{});
     }
 
-    /// True when the caller has seen enough; false when the stream ended and should be resumed.
+    /// True if the caller wants no more changes; false if the stream ended and should be resumed.
     Result<bool> follow(Duration& wait) {
         net::Headers headers;
         if (!last_id_.empty()) headers.set("Last-Event-ID", last_id_);
@@ -109,7 +111,7 @@ private:
                 return Error{code, text_of(data, "detail"), text_of(data, "remedy")};
             }
             const auto* object = at_path(data, "object");
-            if (object == nullptr) continue; // "started" and whatever else later servers may say
+            if (object == nullptr) continue; // "started", and events of later versions
             if (!on_change({(*event)->event, (*event)->id, *object})) return true;
         }
     }
@@ -119,7 +121,7 @@ private:
     std::string name_, query_, position_ = "now", last_id_;
 };
 
-/// A table on a terminal that is drawn anew, in its place, with every change.
+/// A table on a terminal that is redrawn in place with every change.
 class LiveTable {
 public:
     LiveTable(Streams& streams, const KindView& kind, bool wide) : streams_(streams), kind_(kind), wide_(wide) {}
@@ -134,7 +136,7 @@ public:
     }
     void apply(const Change& change) {
         const auto name = text_of(change.object, "name");
-        if (change.what == "removed")
+        if (change.type == "removed")
             objects_.erase(name);
         else
             objects_[name] = change.object;
@@ -161,12 +163,12 @@ private:
     std::ptrdiff_t drawn_ = 0;
 };
 
-std::string clock_text(const Streams& streams) { return to_rfc3339(streams.clock->wall()).substr(11, 8); }
+std::string clock_text(const Streams& streams) { return to_rfc3339(streams.clock->wall()).substr(11, 8) + "Z"; }
 
-std::function<void(std::string_view)> trouble_teller(Invocation& invocation) {
-    return [&invocation](std::string_view what) {
+std::function<void(std::string_view)> warn_about_connection(Invocation& invocation) {
+    return [&invocation](std::string_view message) {
         if (!invocation.quiet())
-            invocation.streams.err << "connection lost (" << printable(what) << "), trying again\n" << std::flush;
+            invocation.streams.err << "connection lost (" << printable(message) << "); reconnecting\n" << std::flush;
     };
 }
 
@@ -175,18 +177,10 @@ std::function<void(std::string_view)> trouble_teller(Invocation& invocation) {
 Result<std::string> event_subject(Invocation& invocation, const std::string& text) {
     const auto slash = text.find('/');
     if (slash == std::string::npos)
-        return Error{Code::invalid, fmt::format("\"{}\" is not a subject", text), "write it as kind/name, as in node/n1"};
+        return invocation.usage_error(fmt::format("\"{}\" is not KIND/NAME", text), "give a subject such as node/n1");
     TRY(const auto* kinds, invocation.kinds());
     const auto kind = kinds->find(text.substr(0, slash));
     return (kind.ok() ? (*kind)->kind : text.substr(0, slash)) + text.substr(slash);
-}
-
-Result<std::string> event_time(const Streams& streams, const std::string& option, const std::string& text) {
-    if (const auto ago = parse_duration(text); ago.ok())
-        return to_rfc3339(streams.clock->wall() - std::chrono::duration_cast<std::chrono::milliseconds>(*ago));
-    if (const auto time = from_rfc3339(text); time.ok()) return to_rfc3339(*time);
-    return Error{Code::invalid, fmt::format("--{} \"{}\" is neither a time ago nor a time", option, text),
-                 "write it as in 1h, 7d or 2026-11-16T04:42:52Z"};
 }
 
 struct EventFilter {
@@ -206,11 +200,11 @@ void print_event_line(Invocation& invocation, const json::value& event) {
     auto at = text_of(event, "spec.at");
     if (at.empty()) at = text_of(event, "created_at");
     const bool colour = streams.colour();
-    const auto what = text_of(event, "spec.what");
-    streams.out << paint(at.size() > 19 ? at.substr(0, 19) : at, Style::dim, colour) << "  "
-                << printable(text_of(event, "spec.subject")) << ' ' << paint(printable(what), style_of_outcome(what), colour)
+    const auto action = text_of(event, "spec.action");
+    streams.out << paint(at.size() > 19 ? at.substr(0, 19) + "Z" : at, Style::dim, colour) << "  "
+                << printable(text_of(event, "spec.subject")) << ' ' << paint(printable(action), style_of_outcome(action), colour)
                 << " by " << printable(text_of(event, "spec.actor"));
-    if (const auto because = text_of(event, "spec.because"); !because.empty()) streams.out << ": " << printable(because);
+    if (const auto reason = text_of(event, "spec.reason"); !reason.empty()) streams.out << ": " << printable(reason);
     if (invocation.text("output") == "wide") {
         streams.out << "  context=" << printable(text_of(event, "spec.context"));
         if (const auto* evidence = at_path(event, "spec.evidence"); evidence != nullptr && !evidence->is_null())
@@ -222,13 +216,15 @@ void print_event_line(Invocation& invocation, const json::value& event) {
 } // namespace
 
 Result<int> follow_changes(Invocation& invocation, std::string_view kind_name,
-                           const std::function<bool(std::string_view what, const json::value& object)>& on_change) {
+                           const std::function<bool(std::string_view change, const json::value& object)>& on_change) {
     TRY(auto* api, invocation.api());
     TRY(const auto* kinds, invocation.kinds());
     TRY(const auto* kind, kinds->find(std::string(kind_name)));
     Follower follower(*api, *kind, {}, {});
-    follower.on_trouble = trouble_teller(invocation);
-    follower.on_change = [&](const Change& change) { return on_change(change.what, change.object); };
+    follower.on_connection_lost = warn_about_connection(invocation);
+    follower.on_change = [&](const Change& change) {
+        return on_change(change.type, change.object) && invocation.streams.out.good();
+    };
     TRY(std::ignore, follower.run_after("now"));
     return exit_code::ok;
 }
@@ -236,15 +232,15 @@ Result<int> follow_changes(Invocation& invocation, std::string_view kind_name,
 Result<int> run_watch(Invocation& invocation) {
     TRY(auto* api, invocation.api());
     TRY(const auto* kinds, invocation.kinds());
-    auto word = invocation.text("KIND");
+    auto kind_name = invocation.text("KIND");
     auto name = invocation.text("NAME");
-    if (const auto slash = word.find('/'); slash != std::string::npos) {
-        name = word.substr(slash + 1);
-        word.resize(slash);
+    if (const auto slash = kind_name.find('/'); slash != std::string::npos) {
+        name = kind_name.substr(slash + 1);
+        kind_name.resize(slash);
     }
-    TRY(const auto* kind, kinds->find(word));
+    TRY(const auto* kind, kinds->find(kind_name));
     const auto form = invocation.text("output", "table");
-    TRY(const auto enough, invocation.number("count", 0));
+    TRY(const auto max_changes, invocation.number("count", 0));
     auto& streams = invocation.streams;
     std::string query;
     if (invocation.has("labels")) query = "&labels=" + net::percent_encode(invocation.text("labels"));
@@ -253,7 +249,7 @@ Result<int> run_watch(Invocation& invocation) {
     LiveTable table(streams, *kind, form == "wide");
     std::int64_t seen = 0;
     Follower follower(*api, *kind, name, query);
-    follower.on_trouble = trouble_teller(invocation);
+    follower.on_connection_lost = warn_about_connection(invocation);
     follower.on_list = [&](std::vector<json::value> objects) -> Result<Unit> {
         if (live)
             table.reset(std::move(objects));
@@ -267,24 +263,24 @@ Result<int> run_watch(Invocation& invocation) {
         if (live) {
             table.apply(change);
         } else if (lines_of_json) {
-            streams.out << to_json_text(json::object{{"event", change.what}, {"id", change.id}, {"object", change.object}}) << '\n'
+            streams.out << to_json_text(json::object{{"event", change.type}, {"id", change.id}, {"object", change.object}}) << '\n'
                         << std::flush;
         } else {
             const auto title = printable(kind->title(text_of(change.object, "name")));
             if (form == "name")
-                streams.out << title << ' ' << change.what << '\n' << std::flush;
+                streams.out << title << ' ' << change.type << '\n' << std::flush;
             else {
                 streams.out << clock_text(streams) << "  " << title << ' '
-                            << paint(change.what, style_of_outcome(change.what), streams.colour());
+                            << paint(change.type, style_of_outcome(change.type), streams.colour());
                 for (const auto& column : kind->columns)
-                    if (change.what != "removed" && column.path != "name" && column.path != "age" &&
+                    if (change.type != "removed" && column.path != "name" && column.path != "age" &&
                         (form == "wide" || !column.wide))
                         streams.out << "  " << column.title << '='
                                     << printable(column_text(*kind, change.object, column.path, streams.clock->wall()));
                 streams.out << '\n' << std::flush;
             }
         }
-        return enough == 0 || ++seen < enough;
+        return streams.out.good() && (max_changes == 0 || ++seen < max_changes);
     };
     TRY(std::ignore, follower.run());
     return exit_code::ok;
@@ -305,16 +301,16 @@ Result<int> run_events(Invocation& invocation) {
     for (const auto& [field, value] : filter.equal) query += fmt::format("&{}={}", field, net::percent_encode(value));
     for (const std::string option : {"since", "until"})
         if (invocation.has(option)) {
-            TRY(const auto time, event_time(invocation.streams, option, invocation.text(option)));
+            TRY(const auto time, invocation.time(option));
             query += fmt::format("&{}={}", option, net::percent_encode(time));
         }
     const bool follow = invocation.has("follow");
     const bool all = invocation.has("all") || (invocation.has("since") && !invocation.has("limit"));
     TRY(const auto limit, invocation.number("limit", all ? 0 : follow ? 10 : 50));
-    TRY(const auto enough, invocation.number("count", 0));
+    TRY(const auto max_changes, invocation.number("count", 0));
     const auto form = invocation.text("output", "table");
     bool more = false;
-    std::int64_t revision = 0; // of the list; the stream goes on from there
+    std::int64_t revision = 0; // of the list; the stream continues from it
     TRY(auto newest, list_all(*api, *kind, query, static_cast<std::size_t>(limit), &more, &revision));
     std::reverse(newest.begin(), newest.end());
     auto& streams = invocation.streams;
@@ -328,17 +324,16 @@ Result<int> run_events(Invocation& invocation) {
         print_objects(invocation, *kind, newest, form, false);
     }
     if (more && !follow && !invocation.quiet())
-        streams.err << fmt::format("the newest {} are shown, and there are more: --all, --since and --limit choose\n",
-                                   newest.size());
+        streams.err << fmt::format("only the newest {} are shown; select others with --all, --since and --limit\n", newest.size());
     if (!follow) return exit_code::ok;
     std::int64_t seen = 0;
     Follower follower(*api, *kind, {}, {});
-    follower.on_trouble = trouble_teller(invocation);
+    follower.on_connection_lost = warn_about_connection(invocation);
     follower.on_change = [&](const Change& change) {
-        // Events are only ever added by their source; a removal is retention at work, and no news.
-        if (change.what != "created" || !filter.matches(change.object)) return true;
+        // Events are only added; a removal is retention.
+        if (change.type != "created" || !filter.matches(change.object)) return true;
         print_event_line(invocation, change.object);
-        return enough == 0 || ++seen < enough;
+        return streams.out.good() && (max_changes == 0 || ++seen < max_changes);
     };
     TRY(std::ignore, follower.run_after(revision > 0 ? std::to_string(revision) : "now"));
     return exit_code::ok;

@@ -1,4 +1,4 @@
-#include "cli/cli_testing.h"
+#include "cli/cli_fixture.h"
 
 #include <boost/json/serialize.hpp>
 #include <fmt/format.h>
@@ -28,16 +28,16 @@ protected:
     }
 };
 
-TEST_F(Watch, PrintsOneLineAChangeFromTheListOn) {
+TEST_F(Watch, PrintsOneLineForEachChangeAfterTheList) {
     add_node("n0");
     api.streams = {"retry: 1000\nid: 11-s\nevent: started\ndata: {\"revision\":11}\n\n" + change(12, "created", "n1") +
                    ": heartbeat\n\n" + change(13, "removed", "n1")};
     EXPECT_EQ(run({"watch", "nodes", "--count", "2"}), 0) << err;
-    EXPECT_EQ(out, "12:00:00  node/n1 created  ADDRESS=192.0.2.1  LABELS=-\n12:00:00  node/n1 removed\n");
+    EXPECT_EQ(out, "12:00:00Z  node/n1 created  ADDRESS=192.0.2.1  LABELS=-\n12:00:00Z  node/n1 removed\n");
     EXPECT_THAT(api.lines(), ElementsAre("GET /v1/nodes?limit=500", "GET /v1/nodes?watch=11"));
 }
 
-TEST_F(Watch, GoesOnAfterALostConnectionWhereItWas) {
+TEST_F(Watch, ResumesAfterALostConnection) {
     api.streams = {change(12, "created", "n1") + "id: 15-s\n: heartbeat\n\n", change(16, "updated", "n1")};
     EXPECT_EQ(run({"watch", "nodes", "-l", "role=compute", "--count", "2", "-o", "name"}), 0) << err;
     EXPECT_EQ(out, "node/n1 created\nnode/n1 updated\n");
@@ -47,7 +47,7 @@ TEST_F(Watch, GoesOnAfterALostConnectionWhereItWas) {
     EXPECT_EQ(api.seen().back().headers.get("Last-Event-ID"), "15-s");
 }
 
-TEST_F(Watch, ListsAgainWhereItsPlaceIsNoLongerKept) {
+TEST_F(Watch, ListsAgainAfterCompaction) {
     bool refused = false;
     api.intercept = [&](const net::Request& request, const std::string&) -> std::optional<net::Response> {
         if (!request.target.param("watch") || refused) return {};
@@ -64,7 +64,7 @@ TEST_F(Watch, ListsAgainWhereItsPlaceIsNoLongerKept) {
     EXPECT_THAT(out, HasSubstr("{\"event\":\"created\",\"id\":\"12-s\",\"object\":{\"kind\":\"Node\",\"name\":\"n1\""));
 }
 
-TEST_F(Watch, EndsWithTheServersWordsWhenItRefuses) {
+TEST_F(Watch, EndsWithTheErrorOfTheServer) {
     api.streams = {"event: error\ndata: {\"code\":\"denied\",\"detail\":\"your role changed\",\"remedy\":\"ask an admin\"}\n\n"};
     EXPECT_EQ(run({"watch", "nodes"}), exit_code::denied);
     EXPECT_EQ(err, "error: your role changed\nremedy: ask an admin\n");
@@ -109,10 +109,10 @@ protected:
         api.put("events", {{"kind", "Event"},
                            {"name", name},
                            {"spec", json::object{{"subject", subject},
-                                                 {"what", what},
+                                                 {"action", what},
                                                  {"actor", "admin"},
                                                  {"context", "c1"},
-                                                 {"because", because},
+                                                 {"reason", because},
                                                  {"at", "2026-11-16T11:00:00.000Z"}}}});
     }
 };
@@ -122,34 +122,35 @@ TEST_F(Events, AreShownOldestFirst) {
     add_event("e2", "Node/n2", "updated");
     EXPECT_EQ(run({"events"}), 0) << err;
     EXPECT_EQ(out,
-              "2026-11-16T11:00:00  Node/n1 created by admin: rack 12 arrived\n2026-11-16T11:00:00  Node/n2 updated by admin\n");
+              "2026-11-16T11:00:00Z  Node/n1 created by admin: rack 12 arrived\n2026-11-16T11:00:00Z  Node/n2 updated by admin\n");
     EXPECT_EQ(run({"events", "--subject", "no/n2", "--since", "1h", "--actor", "admin"}), 0) << err;
-    EXPECT_EQ(out, "2026-11-16T11:00:00  Node/n2 updated by admin\n");
+    EXPECT_EQ(out, "2026-11-16T11:00:00Z  Node/n2 updated by admin\n");
     EXPECT_EQ(api.lines().back(),
               "GET /v1/events?limit=500&order=newest&subject=Node/n2&actor=admin&since=2026-11-16T11:00:00.000Z");
     EXPECT_EQ(run({"events", "--limit", "1"}), 0);
-    EXPECT_EQ(out, "2026-11-16T11:00:00  Node/n2 updated by admin\n");
-    EXPECT_THAT(err, HasSubstr("there are more"));
+    EXPECT_EQ(out, "2026-11-16T11:00:00Z  Node/n2 updated by admin\n");
+    EXPECT_THAT(err, HasSubstr("only the newest 1 are shown"));
     terminal = true;
     environment.emplace_back("NO_COLOR", "1");
     EXPECT_EQ(run({"events"}), 0);
-    EXPECT_EQ(out, "TIME     SUBJECT  WHAT     ACTOR  BECAUSE\n60m ago  Node/n1  created  admin  rack 12 arrived\n60m ago  Node/n2 "
+    EXPECT_EQ(out, "TIME     SUBJECT  ACTION   ACTOR  REASON\n60m ago  Node/n1  created  admin  rack 12 arrived\n60m ago  Node/n2 "
                    " updated  admin  -\n");
-    EXPECT_EQ(run({"events", "--since", "yesterday"}), exit_code::invalid);
-    EXPECT_EQ(run({"events", "--subject", "n1"}), exit_code::invalid);
+    EXPECT_EQ(run({"events", "--since", "yesterday"}), exit_code::usage);
+    EXPECT_EQ(run({"events", "--subject", "n1"}), exit_code::usage);
 }
 
-TEST_F(Events, FollowGoesOnFromTheList) {
+TEST_F(Events, FollowContinuesAfterTheList) {
     add_event("e1", "Node/n1", "created");
     const auto event = [](int revision, std::string_view subject, std::string_view what = "created") {
-        return fmt::format("id: {0}-s\nevent: {2}\ndata: "
-                           "{{\"object\":{{\"name\":\"f{0}\",\"spec\":{{\"subject\":\"{1}\",\"what\":\"updated\",\"actor\":\"bob\","
-                           "\"at\":\"2026-11-16T11:59:00.000Z\"}}}}}}\n\n",
-                           revision, subject, what);
+        return fmt::format(
+            "id: {0}-s\nevent: {2}\ndata: "
+            "{{\"object\":{{\"name\":\"f{0}\",\"spec\":{{\"subject\":\"{1}\",\"action\":\"updated\",\"actor\":\"bob\","
+            "\"at\":\"2026-11-16T11:59:00.000Z\"}}}}}}\n\n",
+            revision, subject, what);
     };
     api.streams = {event(12, "Node/other") + event(13, "Node/n1", "removed") + event(14, "Node/n1")};
     EXPECT_EQ(run({"events", "--follow", "--subject", "node/n1", "--count", "1"}), 0) << err;
-    EXPECT_EQ(out, "2026-11-16T11:00:00  Node/n1 created by admin\n2026-11-16T11:59:00  Node/n1 updated by bob\n");
+    EXPECT_EQ(out, "2026-11-16T11:00:00Z  Node/n1 created by admin\n2026-11-16T11:59:00Z  Node/n1 updated by bob\n");
     EXPECT_EQ(api.lines().back(), "GET /v1/events?watch=11");
 }
 

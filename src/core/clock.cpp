@@ -1,6 +1,7 @@
 #include "core/clock.h"
 
 #include "core/timer_wait.h"
+#include "core/truncate.h"
 
 #include <fmt/format.h>
 
@@ -91,7 +92,7 @@ std::string to_rfc3339(WallTime time) {
     if (year >= 0 && year <= 9999) {
         // By hand: every resource that is written, read or shown has its times, and a general formatter takes many times as long.
         std::string out = "0000-00-00T00:00:00.000Z";
-        const auto put = [&out](std::size_t last, std::int64_t number) { // its last digit goes there
+        const auto put = [&out](std::size_t last, std::int64_t number) { // `last`: position of the last digit
             for (; number > 0; number /= 10) out[last--] = static_cast<char>('0' + number % 10);
         };
         put(3, year);
@@ -131,7 +132,7 @@ bool take_char(std::string_view& text, std::string_view any_of) {
 Result<WallTime> from_rfc3339(std::string_view text) {
     // Made only when it is wanted: times are read with every resource.
     const auto bad = [whole = text] {
-        return Error{Code::invalid, fmt::format("\"{}\" is not a time", whole.substr(0, 40)), "write it as 2026-11-16T04:42:52Z"};
+        return Error{Code::invalid, fmt::format("\"{}\" is not a time", truncate(whole, 40)), "write it as 2026-11-16T04:42:52Z"};
     };
     int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0, milliseconds = 0;
     if (!take_number(text, 4, year) || !take_char(text, "-") || !take_number(text, 2, month) || !take_char(text, "-") ||
@@ -185,7 +186,7 @@ std::string to_text(Duration duration) {
 }
 
 Result<Duration> parse_duration(std::string_view text) {
-    const Error bad{Code::invalid, fmt::format("\"{}\" is not a duration", text.substr(0, 40)),
+    const Error bad{Code::invalid, fmt::format("\"{}\" is not a duration", truncate(text, 40)),
                     "write it with units, as in 250ms, 30s, 15m, 2h30m or 7d"};
     constexpr std::int64_t longest = 1000LL * 60 * 60 * 24 * 36500;
     std::int64_t total = 0;

@@ -1,5 +1,5 @@
 #include "core/clock.h"
-#include "core/testing.h"
+#include "core/test_fixture.h"
 
 #include <tuple>
 
@@ -7,7 +7,7 @@ namespace orrery {
 
 using namespace std::chrono_literals;
 
-TEST(Clock, ReadsAndWritesTimesOfDay) {
+TEST(Clock, ParsesAndFormatsTimestamps) {
     EXPECT_EQ(to_rfc3339(*from_rfc3339("2026-11-16T04:42:52.123Z")), "2026-11-16T04:42:52.123Z");
     EXPECT_EQ(to_rfc3339(*from_rfc3339("2026-11-16T04:42:52+05:30")), "2026-11-15T23:12:52.000Z");
     EXPECT_EQ(to_rfc3339(*from_rfc3339("2024-02-29t00:00:00.5z")), "2024-02-29T00:00:00.500Z");
@@ -17,13 +17,13 @@ TEST(Clock, ReadsAndWritesTimesOfDay) {
     EXPECT_EQ(to_rfc3339(WallTime{-1ms}), "1969-12-31T23:59:59.999Z");
 }
 
-TEST(Clock, RefusesWhatIsNoTime) {
+TEST(Clock, RefusesInvalidTimestamps) {
     for (const auto* text : {"", "now", "2026-02-30T00:00:00Z", "2026-11-16", "2026-11-16T24:00:00Z", "2026-11-16T04:42:52",
                              "2026-11-16T04:42:52.Z", "2026-11-16T04:42:52+99:00", "2026-11-16T04:42:52Z "})
         EXPECT_FALSE(from_rfc3339(text).ok()) << text;
 }
 
-TEST(Clock, ReadsAndWritesDurations) {
+TEST(Clock, ParsesAndFormatsDurations) {
     EXPECT_EQ(*parse_duration("2h30m"), 150min);
     EXPECT_EQ(*parse_duration("250ms"), 250ms);
     EXPECT_EQ(*parse_duration("7d"), 168h);
@@ -52,7 +52,7 @@ CO_TEST(VirtualClock, WakesSleepersInTheOrderOfTheirTime) {
     EXPECT_EQ(to_rfc3339(clock.wall()), "2026-01-01T00:00:30.000Z");
 }
 
-CO_TEST(VirtualClock, ACancelledSleeperLeaves) {
+CO_TEST(VirtualClock, ACancelledSleeperIsRemoved) {
     VirtualClock clock;
     TaskGroup group(loop.get_executor());
     auto sleeper = [](VirtualClock& with) -> asio::awaitable<void> { std::ignore = co_await with.sleep(1h); };

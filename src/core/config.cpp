@@ -1,5 +1,8 @@
 #include "core/config.h"
 
+#include "core/truncate.h"
+#include "core/url_text.h"
+
 #include <boost/json/array.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -18,35 +21,25 @@ namespace orrery {
 
 namespace {
 
-constexpr std::size_t longest_secret = 64 * 1024;
+constexpr std::size_t max_secret = 64 * 1024;
 
 [[noreturn]] void config_bug(std::string_view key, std::string_view what) {
     fmt::print(stderr, "bug: setting {} {}\n", key, what);
     std::abort();
 }
 
-/// "etcd://me:secret@host" becomes "etcd://me:***@host".
-std::string mask_password(std::string text) {
-    const auto scheme = text.find("://");
-    if (scheme == std::string::npos) return text;
-    const auto begin = scheme + 3;
-    const auto at = text.substr(0, text.find('/', begin)).rfind('@');
-    if (at == std::string::npos || at < begin) return text;
-    const auto colon = text.find(':', begin);
-    if (colon != std::string::npos && colon < at) text.replace(colon + 1, at - colon - 1, "***");
-    return text;
-}
-
 struct ConfigText {
-    std::string operator()(const std::string& text) const { return mask_password(text); }
+    std::string operator()(const std::string& text) const { return mask_userinfo(text); }
     std::string operator()(std::int64_t number) const { return fmt::format("{}", number); }
     std::string operator()(bool flag) const { return flag ? "true" : "false"; }
     std::string operator()(Duration duration) const { return to_text(duration); }
-    std::string operator()(const std::vector<std::string>& list) const { return fmt::format("{}", fmt::join(list, ",")); }
+    std::string operator()(const std::vector<std::string>& list) const {
+        return mask_userinfo(fmt::format("{}", fmt::join(list, ",")));
+    }
     std::string operator()(const std::map<std::string, std::string>& map) const {
         std::string out;
         for (const auto& [key, value] : map) out += fmt::format("{}{}={}", out.empty() ? "" : ";", key, value);
-        return out;
+        return mask_userinfo(out);
     }
 };
 
@@ -56,16 +49,18 @@ std::string joined_upper(std::string_view key, std::string_view prefix) {
     return out;
 }
 
+std::string joined_by_dashes(std::string key) {
+    for (char& c : key)
+        if (c == '.' || c == '_') c = '-';
+    return key;
+}
+
 } // namespace
 
 std::string Setting::environment_name() const { return joined_upper(key, "ORRERY_"); }
-
-std::string Setting::flag_name() const {
-    std::string out = key;
-    for (char& c : out)
-        if (c == '.' || c == '_') c = '-';
-    return out;
-}
+std::string Setting::flag_name() const { return joined_by_dashes(key); }
+std::string RetiredSetting::environment_name() const { return joined_upper(key, "ORRERY_"); }
+std::string RetiredSetting::flag_name() const { return joined_by_dashes(key); }
 
 std::vector<std::pair<std::string, std::string>> process_environment() {
     std::vector<std::pair<std::string, std::string>> out;
@@ -109,10 +104,10 @@ Result<std::optional<std::string>> Config::secret(std::string_view key) const {
     if (!in)
         return Error{Code::invalid,
                      fmt::format("the file {} that {} names cannot be read: {}", file.string(), key, std::strerror(errno))};
-    std::string contents(longest_secret + 1, '\0');
+    std::string contents(max_secret + 1, '\0');
     in.read(contents.data(), static_cast<std::streamsize>(contents.size()));
     contents.resize(static_cast<std::size_t>(in.gcount()));
-    if (contents.size() > longest_secret)
+    if (contents.size() > max_secret)
         return Error{Code::invalid, fmt::format("the file {} that {} names is longer than 64 KiB", file.string(), key)};
     if (contents.ends_with('\n')) contents.pop_back();
     if (contents.ends_with('\r')) contents.pop_back();
@@ -131,10 +126,10 @@ boost::json::object Config::shown_json(std::string_view key) const {
     boost::json::object out;
     out["key"] = key;
     if (const auto* list = std::get_if<std::vector<std::string>>(&found.value))
-        out["value"] = boost::json::array(list->begin(), list->end());
+        for (auto& items = out["value"].emplace_array(); const auto& item : *list) items.emplace_back(mask_userinfo(item));
     else if (const auto* map = std::get_if<std::map<std::string, std::string>>(&found.value)) {
         auto& object = out["value"].emplace_object();
-        for (const auto& [name, value] : *map) object[name] = value;
+        for (const auto& [name, value] : *map) object[name] = mask_userinfo(value);
     } else if (const auto* flag = std::get_if<bool>(&found.value))
         out["value"] = *flag;
     else if (const auto* number = std::get_if<std::int64_t>(&found.value))
@@ -151,7 +146,7 @@ boost::json::object Config::shown_json(std::string_view key) const {
 }
 
 Result<std::uint64_t> parse_bytes(std::string_view text) {
-    const Error bad{Code::invalid, fmt::format("\"{}\" is not a size", text.substr(0, 40)),
+    const Error bad{Code::invalid, fmt::format("\"{}\" is not a size", truncate(text, 40)),
                     "write it as in 65536, 512KiB, 4MiB or 1GiB"};
     std::uint64_t number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -198,12 +193,12 @@ void append_wrapped(std::string& out, std::string_view text, std::string_view pr
 /// A value of the default file, as YAML would have it.
 std::string default_yaml(const Setting& setting) {
     using enum Setting::Type;
-    if (setting.type == list) return fmt::format("[{}]", setting.otherwise);
+    if (setting.type == list) return fmt::format("[{}]", setting.default_value);
     if (setting.type == map) return "{}";
-    if (setting.otherwise.empty()) return "\"\"";
-    if (setting.type == text && setting.otherwise.find_first_of(":#{}[],&*!|>'\"%@`") != std::string::npos)
-        return fmt::format("\"{}\"", setting.otherwise);
-    return setting.otherwise;
+    if (setting.default_value.empty()) return "\"\"";
+    if (setting.type == text && setting.default_value.find_first_of(":#{}[],&*!|>'\"%@`") != std::string::npos)
+        return fmt::format("\"{}\"", setting.default_value);
+    return setting.default_value;
 }
 
 } // namespace
@@ -231,11 +226,11 @@ std::string default_config_file(const std::vector<Setting>& settings) {
         if (!setting.one_of.empty()) help += fmt::format(" One of: {}.", fmt::join(setting.one_of, ", "));
         append_wrapped(out, help, fmt::format("#{}# ", indent));
         auto written = setting;
-        if (setting.otherwise.starts_with('<')) { // a default that begins with another's
-            const auto end = setting.otherwise.find('>');
+        if (setting.default_value.starts_with('<')) { // a default that begins with another's
+            const auto end = setting.default_value.find('>');
             for (const auto& other : settings)
-                if (other.key == setting.otherwise.substr(1, end - 1))
-                    written.otherwise = other.otherwise + setting.otherwise.substr(end + 1);
+                if (other.key == setting.default_value.substr(1, end - 1))
+                    written.default_value = other.default_value + setting.default_value.substr(end + 1);
         }
         out += fmt::format("#{}{}: {}\n", indent, rest, default_yaml(written));
     }

@@ -1,5 +1,6 @@
 #include "core/config.h"
 #include "core/ids.h"
+#include "core/truncate.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -16,7 +17,7 @@ namespace orrery {
 
 namespace {
 
-constexpr std::size_t longest_file = 1 << 20;
+constexpr std::size_t max_file = 1 << 20;
 
 std::string_view nearest_of(std::string_view word, const std::set<std::string>& known) {
     const std::vector<std::string_view> candidates(known.begin(), known.end());
@@ -66,7 +67,7 @@ Error not_one_of(const Setting& setting, std::string_view text) {
 /// Reads a value as the environment and flags have it, and scalars as a file has them.
 Result<Config::Value> read_value(const Setting& setting, std::string_view text) {
     using Type = Setting::Type;
-    const Error wrong{Code::invalid, fmt::format("must be {}, not \"{}\"", wanted(setting.type), text.substr(0, 80))};
+    const Error wrong{Code::invalid, fmt::format("must be {}, not \"{}\"", wanted(setting.type), truncate(text, 80))};
     switch (setting.type) {
     case Type::text:
     case Type::path:
@@ -80,11 +81,10 @@ Result<Config::Value> read_value(const Setting& setting, std::string_view text) 
         std::int64_t number = 0;
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
         if (error != std::errc{} || end != text.data() + text.size()) return wrong;
-        if (number < setting.least || number > setting.greatest)
-            return Error{Code::invalid,
-                         setting.greatest == std::numeric_limits<std::int64_t>::max()
-                             ? fmt::format("must be at least {}, not {}", setting.least, number)
-                             : fmt::format("must be between {} and {}, not {}", setting.least, setting.greatest, number)};
+        if (number < setting.min || number > setting.max)
+            return Error{Code::invalid, setting.max == std::numeric_limits<std::int64_t>::max()
+                                            ? fmt::format("must be at least {}, not {}", setting.min, number)
+                                            : fmt::format("must be between {} and {}, not {}", setting.min, setting.max, number)};
         return Config::Value{number};
     }
     case Type::boolean:
@@ -138,12 +138,12 @@ public:
     }
 
     std::vector<FieldError> read() {
-        for (const auto& setting : config_.settings_) take(setting, "default", setting.otherwise);
+        for (const auto& setting : config_.settings_) take(setting, "default", setting.default_value);
         if (!sources_.file.empty()) read_file();
         read_environment();
         read_flag_values();
         expand_defaults();
-        look_at_secrets();
+        check_secret_files();
         return std::move(errors_);
     }
 
@@ -166,10 +166,10 @@ private:
             if (reason == ENOENT && sources_.file_may_be_absent) return;
             return fail(sources_.file.string(), fmt::format("cannot be read: {}", std::strerror(reason)));
         }
-        std::string text(longest_file + 1, '\0');
+        std::string text(max_file + 1, '\0');
         in.read(text.data(), static_cast<std::streamsize>(text.size()));
         text.resize(static_cast<std::size_t>(in.gcount()));
-        if (text.size() > longest_file) return fail(sources_.file.string(), "is longer than 1 MiB");
+        if (text.size() > max_file) return fail(sources_.file.string(), "is longer than 1 MiB");
         try {
             const auto documents = YAML::LoadAll(text);
             if (documents.size() > 1) fail(place(documents[1].Mark()), "begins a second document; a configuration is one");
@@ -194,6 +194,8 @@ private:
                 fail(where, fmt::format("{} is there twice", key));
             else if (const auto found = by_key_.find(key); found != by_key_.end())
                 read_setting(*found->second, pair.second, where);
+            else if (const auto* retired = retired_setting([&](const auto& one) { return one.key == key; }))
+                warn_retired(where, *retired);
             else if (!sections_.contains(key))
                 fail(where, unknown_key(key));
             else if (pair.second.IsMap() && depth < 8)
@@ -201,6 +203,16 @@ private:
             else if (!pair.second.IsNull())
                 fail(where, fmt::format("{} is a section: it holds further settings, not a value", key));
         }
+    }
+
+    template <class Predicate> const RetiredSetting* retired_setting(Predicate is_meant) const {
+        const auto found = std::find_if(sources_.retired.begin(), sources_.retired.end(), is_meant);
+        return found == sources_.retired.end() ? nullptr : &*found;
+    }
+
+    void warn_retired(std::string_view where, const RetiredSetting& retired) {
+        config_.warnings_.push_back(
+            fmt::format("{}: the setting {} has no effect and can be removed: {}", where, retired.key, retired.advice));
     }
 
     std::string unknown_key(const std::string& key) const {
@@ -265,6 +277,8 @@ private:
             if (!name.starts_with("ORRERY_")) continue;
             if (const auto found = by_environment_.find(name); found != by_environment_.end()) {
                 take(*found->second, name, value);
+            } else if (const auto* retired = retired_setting([&](const auto& one) { return one.environment_name() == name; })) {
+                warn_retired(name, *retired);
             } else if (!is_other_environment(name)) {
                 std::set<std::string> known;
                 for (const auto& [known_name, setting] : by_environment_) known.insert(known_name);
@@ -283,7 +297,10 @@ private:
         for (const auto& [flag, value] : sources_.flags) {
             const auto found = by_flag_.find(flag);
             if (found == by_flag_.end()) {
-                fail("--" + flag, "is not a setting");
+                if (const auto* retired = retired_setting([&](const auto& one) { return one.flag_name() == flag; }))
+                    warn_retired("--" + flag, *retired);
+                else
+                    fail("--" + flag, "is not a setting");
                 continue;
             }
             const auto type = found->second->type;
@@ -308,14 +325,14 @@ private:
         }
     }
 
-    void look_at_secrets() {
+    void check_secret_files() {
         for (const auto& setting : config_.settings_) {
             if (setting.type != Setting::Type::secret_file || !config_.entries_.contains(setting.key)) continue;
             const auto file = config_.path(setting.key);
             struct stat about{};
             if (!file.empty() && ::stat(file.c_str(), &about) == 0 && (about.st_mode & S_IROTH) != 0)
                 config_.warnings_.push_back(
-                    fmt::format("everybody on this machine can read {}, the file that {} names", file.string(), setting.key));
+                    fmt::format("{} (setting {}) is readable by all users of this host", file.string(), setting.key));
         }
     }
 
@@ -348,26 +365,29 @@ Result<Unit> read_flags(const std::vector<Setting>& settings, const std::vector<
         const auto& argument = arguments[i];
         const bool short_file = argument == "-f";
         if (!argument.starts_with("--") && !short_file)
-            return Error{Code::invalid, fmt::format("\"{}\" is not a flag", argument),
-                         "flags are written --store-url VALUE; \"orrery config default\" prints every setting"};
+            return Error{
+                Code::invalid, fmt::format("\"{}\" is not a flag", argument),
+                "a file is given as --config FILE, a setting as --store-url URL; \"orrery config default\" prints every setting"};
         const auto equals = short_file ? std::string::npos : argument.find('=');
         const auto flag =
             short_file ? std::string("config") : argument.substr(2, equals == std::string::npos ? equals : equals - 2);
         const auto found = by_flag.find(flag);
-        if (flag != "config" && found == by_flag.end()) {
+        const bool is_retired = std::any_of(sources.retired.begin(), sources.retired.end(),
+                                            [&](const RetiredSetting& retired) { return retired.flag_name() == flag; });
+        if (flag != "config" && found == by_flag.end() && !is_retired) {
             const bool secret = by_flag.contains(flag + "-file");
             const auto near = secret ? flag + "-file" : std::string(nearest_of(flag, known));
-            return Error{
-                Code::invalid, fmt::format("there is no flag --{}", flag),
-                secret ? fmt::format(
-                             "secrets are not given as flags, where everybody sees them; name a file that holds it with --{}", near)
-                : near.empty() ? std::string("\"orrery config default\" prints every setting")
-                               : fmt::format("did you mean --{}?", near)};
+            return Error{Code::invalid, fmt::format("there is no flag --{}", flag),
+                         secret ? fmt::format("secrets are not given as flags, where all users of the host see them; name a file "
+                                              "that holds it with --{}",
+                                              near)
+                         : near.empty() ? std::string("\"orrery config default\" prints every setting")
+                                        : fmt::format("did you mean --{}?", near)};
         }
         std::string value;
         if (equals != std::string::npos)
             value = argument.substr(equals + 1);
-        else if (flag != "config" && found->second->type == Setting::Type::boolean)
+        else if (found != by_flag.end() && found->second->type == Setting::Type::boolean)
             value = "true";
         else if (++i < arguments.size())
             value = arguments[i];

@@ -1,5 +1,5 @@
 #include "core/config.h"
-#include "core/testing.h"
+#include "core/test_fixture.h"
 
 #include <boost/json/serialize.hpp>
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ std::vector<Setting> table() {
         {"store.url", text, "", "Where the store is."},
         {"store.keys", integer, "10", "How many.", {}, 1, 100},
         {"secrets.key_file", path, "<data.folder>/secrets.key", "The key that seals secrets."},
-        {"log.format", text, "auto", "How lines look.", {"auto", "json"}},
+        {"log.format", text, "auto", "Format of the lines.", {"auto", "json"}},
         {"events.keep", duration, "90d", "How long."},
         {"ldap.bind_password_file", secret_file, "", "Password."},
         {"ldap.roles", map, "", "Group to role."},
@@ -45,7 +45,7 @@ protected:
     ConfigSources sources;
 };
 
-TEST_F(ConfigFile, DefaultsHoldWhereNothingIsSaid) {
+TEST_F(ConfigFile, DefaultsApplyToUnsetSettings) {
     const auto config = load("");
     ASSERT_TRUE(config.ok()) << config.error().text();
     EXPECT_THAT(config->list("server.listen"), ElementsAre("127.0.0.1:8421"));
@@ -57,7 +57,7 @@ TEST_F(ConfigFile, DefaultsHoldWhereNothingIsSaid) {
     EXPECT_FALSE(config->is_set("store.url"));
 }
 
-TEST_F(ConfigFile, FlagsGoBeforeTheEnvironmentAndThatBeforeTheFile) {
+TEST_F(ConfigFile, FlagsOverrideTheEnvironmentAndThatOverridesTheFile) {
     sources.environment = {{"ORRERY_STORE_URL", "from-environment"}, {"ORRERY_STORE_KEYS", "12"}, {"PATH", "/bin"}};
     sources.flags = {{"store-url", "from-flag"}};
     const auto config = load("store:\n  url: from-file\n  keys: 11\nlog:\n  format: json\n");
@@ -70,7 +70,7 @@ TEST_F(ConfigFile, FlagsGoBeforeTheEnvironmentAndThatBeforeTheFile) {
     EXPECT_EQ(config->origin("log.format"), file() + ":5");
 }
 
-TEST_F(ConfigFile, AllErrorsComeAtOnceWithTheirLines) {
+TEST_F(ConfigFile, AllErrorsAreReportedAtOnceWithTheirLines) {
     const auto config = load("store:\n  ulr: x\n  keys: many\nserver:\n  listen: 1.2.3.4:5\n  run: [api, cotrollers]\nevnets:\n  "
                              "keep: 3d\nlog:\n  format: jsn\n");
     ASSERT_FALSE(config.ok());
@@ -99,7 +99,7 @@ TEST_F(ConfigFile, SecretsAreFilesNeverValues) {
     EXPECT_THAT(from_environment.error().text(), HasSubstr("ORRERY_LDAP_BIND_PASSWORD_FILE"));
 }
 
-TEST_F(ConfigFile, ReadsSecretsAndWarnsOfOnesEverybodyCanRead) {
+TEST_F(ConfigFile, ReadsSecretFilesAndWarnsIfAllUsersCanReadThem) {
     std::ofstream(folder / "password") << "hunter2\n";
     ::chmod((folder / "password").c_str(), 0644);
     auto config = load("ldap:\n  bind_password_file: password\n"); // relative to the file
@@ -144,7 +144,7 @@ TEST_F(ConfigFile, RefusesWhatIsNotAMapOfSettings) {
         EXPECT_FALSE(load(text).ok()) << text;
 }
 
-TEST_F(ConfigFile, AMissingFileIsAnErrorUnlessItWasOnlyLookedFor) {
+TEST_F(ConfigFile, AMissingFileIsAnErrorUnlessItIsTheDefaultFile) {
     sources.file = folder / "absent.yaml";
     EXPECT_FALSE(Config::load(table(), sources).ok());
     sources.file_may_be_absent = true;
@@ -153,7 +153,7 @@ TEST_F(ConfigFile, AMissingFileIsAnErrorUnlessItWasOnlyLookedFor) {
     EXPECT_FALSE(Config::load(table(), sources).ok());
 }
 
-TEST(ConfigFlags, AreTakenApart) {
+TEST(ConfigFlags, AreParsed) {
     ConfigSources sources;
     ASSERT_TRUE(read_flags(table(),
                            {"--store-url=a=b", "--server-allow-plaintext", "--server-listen", "a:1", "--server-listen", "b:2", "-f",
@@ -169,7 +169,7 @@ TEST(ConfigFlags, AreTakenApart) {
     EXPECT_THAT(config->list("server.listen"), ElementsAre("a:1", "b:2"));
 }
 
-TEST(ConfigFlags, TyposGetTheNearest) {
+TEST(ConfigFlags, TyposGetASuggestion) {
     ConfigSources sources;
     const auto typo = read_flags(table(), {"--store-ulr", "x"}, sources);
     ASSERT_FALSE(typo.ok());
@@ -194,7 +194,7 @@ TEST(ConfigShow, MasksPasswordsInUrls) {
               R"({"key":"server.run","value":["api","controllers"],"origin":"default"})");
 }
 
-TEST_F(ConfigFile, TheDefaultFileReadsBackWhenItsCommentsAreTakenAway) {
+TEST_F(ConfigFile, TheDefaultFileIsValidWithoutItsCommentMarks) {
     const auto text = default_config_file(table());
     EXPECT_THAT(text, HasSubstr("\n#store:\n#  # Where the store is.\n#  url: \"\"\n"));
     EXPECT_TRUE(load(text).ok());
@@ -208,7 +208,7 @@ TEST_F(ConfigFile, TheDefaultFileReadsBackWhenItsCommentsAreTakenAway) {
     EXPECT_EQ(config->bytes("limits.body"), 4U << 20U);
 }
 
-TEST(Bytes, GoBothWays) {
+TEST(Bytes, SurviveARoundTrip) {
     for (const std::string_view text : {"0", "1", "1KiB", "4MiB", "3GiB", "1025"}) EXPECT_EQ(bytes_text(*parse_bytes(text)), text);
     for (const std::string_view text : {"", "x", "1k", "-1", "99999999999GiB", "1.5MiB"})
         EXPECT_FALSE(parse_bytes(text).ok()) << text;

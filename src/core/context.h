@@ -8,25 +8,25 @@
 
 namespace orrery {
 
-/// Who asked, under which id, until when. The first parameter of everything that works; immutable, one reference count to copy.
-/// The id is born at the API, the command line or a controller, and goes through every log line, event, job, remote command
-/// and outgoing request that follows from it.
+/// Actor, id and deadline of a request: the first parameter of every operation. Immutable; a copy costs one reference count.
+/// The API, the command line or a controller creates the id. All log lines, events, jobs, remote commands and outgoing requests
+/// that the request causes carry it.
 class Context {
 public:
-    /// A new context with a fresh id, or with the id a caller sent.
+    /// A new context with a new id, or with the id that a caller sent.
     static Context make(std::string actor, std::string id = {});
-    /// For code that runs on nobody's behalf: start-up, tests.
+    /// For work that no principal requested: start-up, tests.
     static Context background() { return make("system"); }
 
     const std::string& id() const { return parts_->id; }
     const std::string& actor() const { return parts_->actor; }
-    /// When this must be over; nothing where it may take as long as it needs.
+    /// nullopt: no deadline.
     std::optional<SteadyTime> deadline() const { return parts_->deadline; }
 
     Context with_actor(std::string actor) const;
-    /// Never later than the deadline this context has already.
+    /// The earlier of `when` and the current deadline applies.
     Context with_deadline(SteadyTime when) const;
-    /// The same without a deadline: for streams, which last as long as both ends want.
+    /// For streams, which have no deadline.
     Context without_deadline() const;
     Context with_timeout(Duration time, const Clock& clock = real_clock()) const { return with_deadline(clock.steady() + time); }
 

@@ -1,5 +1,7 @@
 #include "core/ids.h"
 
+#include "core/id_order.h"
+
 #include <fmt/format.h>
 
 #include <array>
@@ -8,6 +10,7 @@
 #include <numeric>
 #include <random>
 #include <sys/random.h>
+#include <utility>
 #include <vector>
 
 namespace orrery {
@@ -42,6 +45,15 @@ std::string time_part(WallTime moment) {
     return out;
 }
 
+std::mutex id_mutex;
+WallTime last_id_time{};
+std::uint64_t id_counter = 0;
+
+void advance_ids_to(WallTime moment) {
+    last_id_time = moment;
+    id_counter = fast_random() >> 24U; // 40 bits, so that some room to count up is left in the 45 that are written
+}
+
 } // namespace
 
 std::string random_id() { return fmt::format("{:016x}", fast_random()); }
@@ -65,46 +77,62 @@ std::string random_secret(std::size_t bytes) {
 }
 
 std::string time_ordered_id(WallTime now) {
-    static std::mutex mutex;
-    static WallTime last{};
-    static std::uint64_t counter = 0;
-    std::lock_guard lock(mutex);
-    if (now > last) {
-        last = now;
-        counter = fast_random() >> 24U; // 40 bits, so that some room to count up is left in the 45 that are written
-    } else {
-        ++counter; // the clock stands still or went back: stay in order all the same
-    }
+    std::lock_guard lock(id_mutex);
+    if (now > last_id_time)
+        advance_ids_to(now);
+    else
+        ++id_counter; // the clock did not advance: keep the order anyway
     std::string tail(16, '0');
-    auto count = counter;
+    auto count = id_counter;
     for (int i = 8; i >= 0; --i, count >>= 5U) tail[static_cast<std::size_t>(i)] = digits32[count & 31U];
     auto noise = fast_random();
     for (std::size_t i = 9; i < 16; ++i, noise >>= 5U) tail[i] = digits32[noise & 31U];
-    return time_part(last) + tail;
+    return time_part(last_id_time) + tail;
+}
+
+void continue_ids_after(std::string_view id) {
+    std::uint64_t value = 0;
+    if (id.size() != 26) return;
+    for (const char one : id.substr(0, 10)) {
+        const auto digit = digits32.find(one);
+        if (digit == std::string_view::npos) return;
+        value = (value << 5U) | digit;
+    }
+    const WallTime moment{WallTime::duration(static_cast<std::int64_t>(value))};
+    std::lock_guard lock(id_mutex);
+    if (moment >= last_id_time) advance_ids_to(moment + std::chrono::milliseconds(1));
 }
 
 std::string time_ordered_bound(WallTime moment) { return time_part(moment) + std::string(16, '0'); }
 
-std::string_view nearest(std::string_view word, const std::string_view* begin, const std::string_view* end) {
-    std::string_view best;
-    std::size_t best_distance = word.size() / 3 + 2;
-    for (const auto* candidate = begin; candidate != end; ++candidate) {
-        std::vector<std::size_t> row(candidate->size() + 1);
-        std::iota(row.begin(), row.end(), 0U);
-        for (std::size_t i = 0; i < word.size(); ++i) {
-            std::size_t corner = row[0];
-            row[0] = i + 1;
-            for (std::size_t j = 0; j < candidate->size(); ++j) {
-                const auto above = row[j + 1];
-                row[j + 1] = word[i] == (*candidate)[j] ? corner : 1 + std::min({corner, above, row[j]});
-                corner = above;
-            }
+namespace {
+
+/// Edit distance: insertion, deletion, substitution, and transposition of neighbours cost one each.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+    std::vector<std::size_t> before, last(b.size() + 1), row(b.size() + 1);
+    std::iota(last.begin(), last.end(), 0U);
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        row[0] = i + 1;
+        for (std::size_t j = 0; j < b.size(); ++j) {
+            row[j + 1] = std::min({last[j] + (a[i] == b[j] ? 0 : 1), last[j + 1] + 1, row[j] + 1});
+            if (i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j]) row[j + 1] = std::min(row[j + 1], before[j - 1] + 1);
         }
-        if (row.back() < best_distance) {
-            best_distance = row.back();
+        before = std::exchange(last, row);
+    }
+    return last.back();
+}
+
+} // namespace
+
+std::string_view nearest(std::string_view text, const std::string_view* begin, const std::string_view* end) {
+    std::string_view best;
+    // Allow one edit per three letters; weaker suggestions mislead.
+    std::size_t best_distance = std::max<std::size_t>(1, text.size() / 3) + 1;
+    for (const auto* candidate = begin; candidate != end; ++candidate)
+        if (const auto distance = edit_distance(text, *candidate); distance < best_distance) {
+            best_distance = distance;
             best = *candidate;
         }
-    }
     return best;
 }
 

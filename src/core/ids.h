@@ -8,18 +8,18 @@
 
 namespace orrery {
 
-/// 16 lower-case hexadecimal digits of randomness: context ids.
+/// 16 random lower-case hexadecimal digits, for context ids.
 std::string random_id();
 
-/// `bytes` of randomness from the kernel, as text of a-z and 2-7: passwords, tokens, keys of things nobody may guess.
+/// `bytes` random bytes of the kernel, as text of a-z and 2-7, for passwords, tokens and other values that must be unguessable.
 std::string random_secret(std::size_t bytes);
 
-/// 26 characters (0-9a-z) that sort by time and, within a millisecond of one process, by order of the calls: names of events.
+/// 26 characters (0-9a-z) that sort by time and, within one millisecond of one process, by order of calls; for names of events.
 std::string time_ordered_id(WallTime now);
-/// The least id of that moment: ids made earlier sort before it.
+/// The smallest id of that time: all earlier ids sort before it.
 std::string time_ordered_bound(WallTime moment);
 
-/// The candidate nearest to `word` by edit distance, or nothing where none is near: "did you mean".
-std::string_view nearest(std::string_view word, const std::string_view* begin, const std::string_view* end);
+/// The candidate with the smallest edit distance to `text`, for "did you mean"; empty when no candidate is close.
+std::string_view nearest(std::string_view text, const std::string_view* begin, const std::string_view* end);
 
 } // namespace orrery

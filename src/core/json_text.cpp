@@ -1,4 +1,5 @@
 #include "core/text.h"
+#include "core/truncate.h"
 
 #include <boost/json/basic_parser_impl.hpp>
 #include <boost/json/value.hpp>
@@ -39,7 +40,7 @@ struct JsonBuilder {
             return true;
         }
         if (!level.container.get_object().emplace(level.key, std::move(value)).second) {
-            problem = fmt::format("the key \"{}\" occurs twice", std::string_view(level.key).substr(0, 64));
+            problem = fmt::format("the key \"{}\" occurs twice", truncate(level.key, 64));
             failed = json::error::syntax;
             return false;
         }
@@ -70,7 +71,7 @@ struct JsonBuilder {
         auto& level = levels.back();
         level.key = std::exchange(piece, {});
         if (!level.container.get_object().contains(level.key)) return true;
-        problem = fmt::format("the key \"{}\" occurs twice", std::string_view(level.key).substr(0, 64));
+        problem = fmt::format("the key \"{}\" occurs twice", truncate(level.key, 64));
         failed = json::error::syntax;
         return false;
     }
@@ -143,13 +144,13 @@ void append_json_string(std::string_view text, std::string& out) {
 }
 
 void append_json_number(double value, std::string& out) {
-    if (!std::isfinite(value)) { // JSON has no word for it
+    if (!std::isfinite(value)) { // JSON cannot express it
         out += "null";
         return;
     }
     const auto start = out.size();
     fmt::format_to(std::back_inserter(out), "{}", value);
-    if (out.find_first_of(".e", start) == std::string::npos) out += ".0"; // so that it reads back as what it was
+    if (out.find_first_of(".e", start) == std::string::npos) out += ".0"; // keeps its type when parsed again
 }
 
 /// `indent` < 0: all on one line.

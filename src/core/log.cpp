@@ -1,10 +1,13 @@
 #include "core/log.h"
 
+#include "core/log_history.h"
+
 #include <boost/json/serialize.hpp>
 #include <boost/json/string.hpp>
 #include <boost/json/value.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
@@ -43,14 +46,22 @@ std::string printable(std::string_view text) {
     return out;
 }
 
+/// Quoted where it has to be, with the escapes of a JSON string, which is what readers of logfmt undo.
 std::string logfmt_value(std::string_view text) {
-    const bool plain = !text.empty() && text.find_first_of(" =\"\\\t\r\n") == std::string_view::npos;
-    auto safe = printable(text);
-    if (plain && safe.size() == text.size()) return safe;
+    const auto is_plain = [](char c) {
+        return static_cast<unsigned char>(c) > 0x20 && c != 0x7f && c != '=' && c != '"' && c != '\\';
+    };
+    if (!text.empty() && std::all_of(text.begin(), text.end(), is_plain)) return std::string(text);
     std::string out = "\"";
-    for (const char c : safe) {
-        if (c == '"') out += '\\';
-        out += c;
+    for (const char c : text) {
+        if (c == '\n')
+            out += "\\n";
+        else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+            out += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
+        else {
+            if (c == '"' || c == '\\') out += '\\';
+            out += c;
+        }
     }
     return out + '"';
 }
@@ -64,11 +75,13 @@ void configure(Settings settings) {
     sink().fd = settings.fd;
 }
 
+std::string_view name_of(Level level) { return level_names[static_cast<std::size_t>(level)]; }
+
 bool enabled(Level level) { return level >= sink().level.load(std::memory_order_relaxed); }
 
 std::string render(const Settings& settings, Level level, WallTime time, std::string_view context_id, std::string_view actor,
                    std::string_view message) {
-    const auto level_name = level_names[static_cast<std::size_t>(level)];
+    const auto level_name = name_of(level);
     switch (settings.format) {
     case Format::json: {
         boost::json::object line{
@@ -91,9 +104,11 @@ std::string render(const Settings& settings, Level level, WallTime time, std::st
 void write(Level level, const Context& ctx, std::string_view message) {
     if (!enabled(level)) return;
     const Settings settings{sink().level, sink().format, sink().colour, sink().fd};
-    auto line = render(settings, level, real_clock().wall(), ctx.id(), ctx.actor(), message);
+    const auto now = real_clock().wall();
+    history().add(level, now, ctx.id(), ctx.actor(), message);
+    auto line = render(settings, level, now, ctx.id(), ctx.actor(), message);
     line += '\n';
-    // One write a line keeps lines of several threads whole. A log nobody can read must not stop the server.
+    // One write per line keeps lines of different threads intact. Write errors must not stop the server.
     [[maybe_unused]] const auto written = ::write(settings.fd, line.data(), line.size());
 }
 

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
-/// Log lines: what changed, for operators (info and up), and why, for developers (debug). Each carries its context's id and actor,
-/// so that one id finds every layer. Log once, where an error is handled. Safe from any thread.
+/// Log lines: state changes for operators (info and above), details for developers (debug). Each line has the id and the actor of
+/// its context, so that one id finds the lines of all layers. Log an error once, where it is handled. Any thread.
 namespace orrery::log {
 
 enum class Level { debug, info, warn, error };
@@ -23,12 +23,12 @@ struct Settings {
     int fd = 2;
 };
 
-/// Sets where lines go. Before it is called they go to standard error: human on a terminal, logfmt otherwise.
+/// Sets destination, level and format. Initially lines go to standard error: human on a terminal, else logfmt.
 void configure(Settings settings);
 bool enabled(Level level);
-/// Writes one line. `message` may hold anything: control characters are escaped, so that one call is one line.
+/// Writes one line. Control characters in `message` are escaped, so that one call is always one line.
 void write(Level level, const Context& ctx, std::string_view message);
-/// The line as it would be written, without the newline.
+/// The formatted line without the newline.
 std::string render(const Settings& settings, Level level, WallTime time, std::string_view context_id, std::string_view actor,
                    std::string_view message);
 

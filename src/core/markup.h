@@ -5,7 +5,7 @@
 
 namespace orrery {
 
-/// A text as it stands in HTML and SVG, between tags and in attributes.
+/// Escapes text for HTML and SVG, between tags and in attribute values.
 std::string escape_markup(std::string_view text);
 
 } // namespace orrery

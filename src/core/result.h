@@ -9,38 +9,37 @@
 
 namespace orrery {
 
-/// What kind of failure it was, chosen by what the caller should do next. The names are stable: they go over the API,
-/// into logs and into exit codes.
+/// The class of an error, by what the caller should do next. The names are stable: the API, logs and exit codes use them.
 enum class Code {
     invalid,         ///< the input is wrong; correct it
-    unauthenticated, ///< say who you are
-    denied,          ///< you may not
+    unauthenticated, ///< credentials are missing or wrong
+    denied,          ///< the principal may not do this
     not_found,
-    conflict,    ///< somebody else changed it, or it exists already; read again
-    compacted,   ///< that revision is no longer kept; list again
+    conflict,    ///< changed concurrently, or exists already; read again
+    compacted,   ///< the revision is compacted; list again
     too_large,   ///< over a stated limit
-    unsupported, ///< not something this does
-    throttled,   ///< too often; wait
-    cancelled,   ///< the caller, or a shutdown, ended it
+    unsupported, ///< the operation is not implemented for this object
+    throttled,   ///< rate limit exceeded; wait
+    cancelled,   ///< by the caller or by a shutdown
     timeout,     ///< the deadline passed
-    unavailable, ///< a peer or the store is out of reach; try again
+    unavailable, ///< a peer or the store is unreachable; try again
     no_space,    ///< the disk is full
     internal,    ///< a bug or a broken invariant
 };
 
 std::string_view name_of(Code code);
-/// The code of that name; `internal` for a name nobody knows.
+/// The code with that name; `internal` when the name is unknown.
 Code code_named(std::string_view name);
 
-/// One field of the input that is wrong.
+/// One invalid field of the input.
 struct FieldError {
     std::string path;    ///< "spec.ssh.port", "items[2].name"
     std::string message; ///< "must be between 1 and 65535, got 70000"
     bool operator==(const FieldError&) const = default;
 };
 
-/// Why something did not happen. `message` is a sentence without a full stop that says what was tried, on what, and what was
-/// found; `remedy` says what the reader can do about it, and may be empty.
+/// An error. `message` is a sentence without a full stop: what failed, on what object, and why. `remedy` is what the reader can do
+/// about it; may be empty.
 struct [[nodiscard]] Error {
     Code code = Code::internal;
     std::string message;
@@ -53,16 +52,16 @@ struct [[nodiscard]] Error {
 
     /// "invalid: the port must be a number (fix: ...)", for logs and tests.
     std::string text() const;
-    /// The same error with "where: " before its message, as it passes up a floor.
+    /// The error with the prefix "where: " in its message, for callers that add context.
     Error within(std::string_view where) &&;
 };
 
-/// The value of something that succeeded with nothing to say.
+/// The value of a successful operation that returns no data.
 struct Unit {
     bool operator==(const Unit&) const = default;
 };
 
-/// A value or an Error. Default-constructed it is an error, because Asio default-constructs results of coroutines that threw.
+/// A value or an Error. A default-constructed Result is an error, because Asio default-constructs results of coroutines that threw.
 template <class T> class [[nodiscard]] Result {
 public:
     using value_type = T;
@@ -105,7 +104,7 @@ private:
     if (!temporary.ok()) return_ std::move(temporary).error();                                                                     \
     declaration = std::move(temporary).value()
 
-/// TRY(auto port, parse_port(text)); binds the value, or returns the error from this function. A statement, one to a line.
+/// TRY(auto port, parse_port(text)); binds the value, or returns the error from the function. A statement; one per line.
 #define TRY(declaration, ...) ORRERY_TRY_(ORRERY_CONCAT(try_result_, __LINE__), return, declaration, __VA_ARGS__)
 /// The same in a coroutine: CO_TRY(auto node, co_await find_node(ctx, name));
 #define CO_TRY(declaration, ...) ORRERY_TRY_(ORRERY_CONCAT(try_result_, __LINE__), co_return, declaration, __VA_ARGS__)

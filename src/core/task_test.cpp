@@ -1,5 +1,6 @@
+#include "core/id_order.h"
 #include "core/task.h"
-#include "core/testing.h"
+#include "core/test_fixture.h"
 
 #include <boost/asio/this_coro.hpp>
 
@@ -57,7 +58,7 @@ CO_TEST(TaskGroup, StopCancelsAndWaits) {
     EXPECT_EQ(group.size(), 0U);
 }
 
-CO_TEST(TaskGroup, StopsWhoIsWokenAtTheSameMoment) {
+CO_TEST(TaskGroup, StopsATaskThatIsWokenAtTheSameTime) {
     Notifier notifier(loop.get_executor());
     VirtualClock clock;
     TaskGroup group(loop.get_executor());
@@ -93,7 +94,7 @@ CO_TEST(Notifier, WakesAllAndHonoursDeadlineAndCancellation) {
     EXPECT_EQ(codes, (std::vector<Code>{Code::timeout, Code::cancelled}));
 }
 
-CO_TEST(Blocking, RunsElsewhereAndComesBack) {
+CO_TEST(Blocking, RunsOnThePoolAndResumesOnTheLoop) {
     Pool pool(1);
     const auto here = std::this_thread::get_id();
     auto there = co_await blocking(pool, []() -> Result<std::thread::id> { return std::this_thread::get_id(); });
@@ -101,7 +102,7 @@ CO_TEST(Blocking, RunsElsewhereAndComesBack) {
     EXPECT_NE(*there, here);
 }
 
-CO_TEST(WithinDeadline, GivesTheAnswerOrTimeout) {
+CO_TEST(WithinDeadline, ReturnsTheResultOrTimeout) {
     auto ctx = Context::background();
     auto quick = co_await within_deadline(ctx.with_timeout(1h), answer_after(1ms));
     auto late = co_await within_deadline(ctx.with_timeout(1ms), answer_after(1h));
@@ -111,14 +112,14 @@ CO_TEST(WithinDeadline, GivesTheAnswerOrTimeout) {
     EXPECT_EQ(*unbound, 42);
 }
 
-TEST(Context, ADeadlineOnlyComesNearer) {
+TEST(Context, ADeadlineCanOnlyBecomeEarlier) {
     auto ctx = Context::make("alice", "abc").with_timeout(1h);
     EXPECT_EQ(ctx.with_timeout(2h).deadline(), ctx.deadline());
     EXPECT_LT(*ctx.with_timeout(1min).deadline(), *ctx.deadline());
     EXPECT_EQ(ctx.with_actor("bob").id(), "abc");
 }
 
-TEST(Ids, TimeOrderedIdsKeepOrderWhenTheClockStandsOrStepsBack) {
+TEST(Ids, TimeOrderedIdsKeepTheirOrderWhenTheClockStopsOrStepsBack) {
     const WallTime now = *from_rfc3339("2026-11-16T00:00:00Z");
     auto first = time_ordered_id(now);
     auto second = time_ordered_id(now);
@@ -129,10 +130,29 @@ TEST(Ids, TimeOrderedIdsKeepOrderWhenTheClockStandsOrStepsBack) {
     EXPECT_LT(third, time_ordered_bound(now + 1ms));
 }
 
-TEST(Ids, NearestSuggestsOnlyWhatIsNear) {
+TEST(Ids, TimeOrderedIdsContinueAfterThoseOfAnEarlierProcessWhoseClockWasAhead) {
+    const WallTime now = *from_rfc3339("2026-11-16T00:00:00Z");
+    const auto ahead = time_ordered_bound(now + 1h);
+    EXPECT_LT(time_ordered_id(now), ahead);
+    continue_ids_after("not an id");
+    continue_ids_after(std::string(26, 'u')); // no digit of an id
+    EXPECT_LT(time_ordered_id(now), ahead);
+    continue_ids_after(ahead);
+    const auto next = time_ordered_id(now);
+    EXPECT_GT(next, ahead);
+    continue_ids_after(time_ordered_bound(now));
+    EXPECT_GT(time_ordered_id(now), next) << "an earlier id changes nothing";
+}
+
+TEST(Ids, NearestSuggestsOnlySimilarNames) {
     constexpr std::string_view words[] = {"listen", "store", "log"};
     EXPECT_EQ(nearest("lisetn", std::begin(words), std::end(words)), "listen");
     EXPECT_EQ(nearest("zebra", std::begin(words), std::end(words)), "");
+    const std::string_view fields[] = {"name", "on", "run"};
+    EXPECT_EQ(nearest("rnu", std::begin(fields), std::end(fields)), "run") << "two letters in the wrong order are one mistake";
+    const std::string_view commands[] = {"login", "logout", "job"};
+    for (const auto* word : {"logs", "rollout", "top"})
+        EXPECT_EQ(nearest(word, std::begin(commands), std::end(commands)), "") << word;
 }
 
 } // namespace orrery

@@ -8,33 +8,34 @@
 #include <string_view>
 #include <vector>
 
-/// JSON and YAML as text. Both readers are for foreign bytes: bounded in size, depth and expansion; errors name line and column.
+/// Parsers and writers for JSON and YAML. The parsers accept untrusted input: size, depth and expansion are bounded, and errors
+/// have line and column.
 namespace orrery {
 
 namespace json = boost::json;
 
 struct Document {
     json::value value;
-    int line = 1; ///< where it begins, for messages
+    int line = 1; ///< the line on which it begins, for messages
 };
 
-/// Limits of both readers.
+/// Limits of both parsers.
 constexpr std::size_t max_text_size = 4u << 20;
 constexpr std::size_t max_depth = 64;
 constexpr std::size_t max_nodes = 500'000; ///< YAML only: its shortest node is one character
 
-/// `invalid` with line and column. Integers that would lose digits and keys that occur twice are refused.
+/// Errors: `invalid` with line and column. Rejects integers that would lose digits, and duplicate keys.
 Result<json::value> parse_json(std::string_view text, std::size_t depth = max_depth);
-/// Any number of YAML documents (JSON is YAML); empty ones are left out. Scalars are typed as YAML's core schema says, except that
-/// digits with a leading zero stay text, because they are modes and codes more often than numbers. Anchors, aliases, tags and
-/// duplicate keys are refused.
+/// Parses any number of YAML documents (JSON is YAML); skips empty ones. Scalars have the types of the YAML core schema, except
+/// that digits with a leading zero stay text, because they are usually file modes or codes. Rejects anchors, aliases, tags and
+/// duplicate keys.
 Result<std::vector<Document>> parse_yaml(std::string_view text);
-/// Block style, keys in the order they have, strings quoted only where they must be.
+/// Block style; keeps the order of keys; quotes strings only where necessary.
 std::string to_yaml(const json::value& value);
-/// One line, no spaces; numbers as people write them (1.5, not 1.5E0), so that they read back as what they were.
+/// One line without spaces. Writes 1.5, not 1.5E0, so that integers and decimals keep their type when parsed again.
 void append_json(const json::value& value, std::string& out);
 std::string to_json_text(const json::value& value);
-/// Two spaces an indent, keys in the order they have.
+/// Indents by two spaces; keeps the order of keys.
 std::string to_pretty_json(const json::value& value);
 
 } // namespace orrery

@@ -1,4 +1,6 @@
 #include "core/text.h"
+#include "core/truncate.h"
+#include "core/yaml_lines.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -92,9 +94,26 @@ private:
     std::mt19937_64 random_;
 };
 
+TEST(YamlLines, NamesTheLineOfAFieldOrOfItsNearestParent) {
+    const std::string_view text =
+        "kind: Node\nname: a\n---\nkind: Job\nname: b\nspec:\n  tasks:\n    - name: x\n      on: db\n    - {name: y,\n"
+        "       after: [x,\n               z]}\n";
+    const auto documents = parse_yaml(text);
+    ASSERT_TRUE(documents.ok());
+    const auto lines = yaml_lines(text, documents->at(1).line,
+                                  {"spec.tasks[0].on", "spec.tasks[1].after[1]", "spec.tasks[1].run.ssh", "spec.done", "nothing"});
+    ASSERT_EQ(lines.size(), 5u);
+    EXPECT_EQ(lines[0], 9);
+    EXPECT_EQ(lines[1], 12);
+    EXPECT_EQ(lines[2], 10) << "the task, which has no such field";
+    EXPECT_EQ(lines[3], 6);
+    EXPECT_EQ(lines[4], 4) << "the document";
+    EXPECT_EQ(yaml_lines("{\n\t\"a\": [", 1, {"a"}).front(), std::nullopt);
+}
+
 } // namespace
 
-TEST(Json, ReadsAndWritesBack) {
+TEST(Json, SurvivesARoundTrip) {
     for (const auto* text : {"null", "true", "-1", "18446744073709551615", "1.5", "[]", "{}", R"({"a":[1,{"b":"c"}],"d":""})",
                              R"("\"\\\n\u0001é")", "1.0", "1e+300"})
         EXPECT_EQ(json_again(text), text);
@@ -103,7 +122,7 @@ TEST(Json, ReadsAndWritesBack) {
               "{\n  \"a\": [\n    1,\n    2\n  ],\n  \"b\": {},\n  \"c\": []\n}");
 }
 
-TEST(Json, SaysWhereItIsWrong) {
+TEST(Json, ErrorsNameTheirPosition) {
     const struct {
         const char* text;
         const char* error;
@@ -134,7 +153,7 @@ TEST(Json, EveryTruncationIsRefused) {
         EXPECT_FALSE(parse_json(std::string_view(text).substr(0, size)).ok()) << size;
 }
 
-TEST(Yaml, TypesScalarsAsTheCoreSchemaSays) {
+TEST(Yaml, TypesScalarsByTheCoreSchema) {
     const char* table[][2] = {{"null", "0 documents"},
                               {"a: ~", R"({"a":null})"},
                               {"a:", R"({"a":null})"},
@@ -162,7 +181,7 @@ TEST(Yaml, TypesScalarsAsTheCoreSchemaSays) {
     for (const auto& row : table) EXPECT_EQ(yaml_as_json(row[0]), row[1]) << row[0];
 }
 
-TEST(Yaml, RefusesWhatItDoesNotRead) {
+TEST(Yaml, RefusesUnsupportedSyntax) {
     const char* table[][2] = {{"a: &x 1\nb: *x", "line 1, column 4: anchors (&name) are not read"},
                               {"a: *x", "line 1"},
                               {"a: !!int 3", "tags (!name) are not read"},
@@ -191,7 +210,7 @@ TEST(Yaml, IsBoundedInDepthAndSize) {
     EXPECT_EQ(parse_yaml(std::string(max_text_size + 1, ' ')).error().code, Code::too_large);
 }
 
-TEST(Yaml, KeepsDocumentsApartWithTheirLines) {
+TEST(Yaml, SeparatesDocumentsAndKeepsTheirLines) {
     const auto documents = parse_yaml("# first\n---\na: 1\n---\n---\nb: 2\n...\n");
     ASSERT_TRUE(documents.ok()) << documents.error().text();
     ASSERT_EQ(documents->size(), 2U);
@@ -199,7 +218,7 @@ TEST(Yaml, KeepsDocumentsApartWithTheirLines) {
     EXPECT_GE((*documents)[1].line, 5);
 }
 
-TEST(Yaml, WritesWhatPeopleWouldWrite) {
+TEST(Yaml, WritesReadableYaml) {
     const auto value = *parse_json(
         R"({"kind":"Node","name":"n1","labels":{},"spec":{"address":"192.0.2.1","version":"1.10","on":"yes","key":"a\nb\n","list":["x",{"y":1,"z":[]}],
         "odd":": #","n":null,"f":1.5,"t":"true"}})");
@@ -208,7 +227,7 @@ TEST(Yaml, WritesWhatPeopleWouldWrite) {
                               "    - y: 1\n      z: []\n  odd: \": #\"\n  n: null\n  f: 1.5\n  t: \"true\"\n");
 }
 
-TEST(Yaml, EverythingWrittenReadsBackTheSame) {
+TEST(Yaml, EveryValueSurvivesARoundTrip) {
     for (unsigned seed = 0; seed < 4000; ++seed) {
         RandomValues random(seed);
         const json::value value = json::object{{"value", random.value(4)}};
@@ -223,7 +242,7 @@ TEST(Yaml, EverythingWrittenReadsBackTheSame) {
     }
 }
 
-TEST(Yaml, ScalarDocumentsReadBackToo) {
+TEST(Yaml, ScalarDocumentsSurviveARoundTrip) {
     for (unsigned seed = 0; seed < 2000; ++seed) {
         RandomValues random(seed);
         const auto value = random.value(0);
@@ -244,6 +263,15 @@ TEST(Yaml, EscapesThatWouldBecomeBytesOutsideUtf8AreRefused) {
     const auto written = parse_yaml("a: \"x\\u0085\\xa0y\"");
     ASSERT_TRUE(written.ok()) << written.error().text();
     EXPECT_EQ(written->front().value.at("a"), "x\xc2\x85\xc2\xa0y");
+}
+
+TEST(Truncate, NeverCutsACharacter) {
+    EXPECT_EQ(truncate("short", 64), "short");
+    EXPECT_EQ(truncate("abc", 2), "ab");
+    const std::string smile = "\xf0\x9f\x98\x80";
+    EXPECT_EQ(truncate("a" + smile, 5), "a" + smile);
+    for (std::size_t bytes = 1; bytes < 5; ++bytes) EXPECT_EQ(truncate("a" + smile, bytes), "a") << bytes;
+    EXPECT_EQ(truncate("\x80\x80", 1), "") << "what is not UTF-8 does not make it read too far";
 }
 
 } // namespace orrery

@@ -8,14 +8,14 @@
 
 namespace orrery::detail {
 
-/// How a wait for a timer ended.
+/// The result of waiting for a timer.
 struct TimerWait {
-    bool expired = false;   ///< its time came; else somebody cancelled the timer, or the one who waits
-    bool cancelled = false; ///< the one who waits was cancelled meanwhile
+    bool expired = false;   ///< false: the timer or the waiting coroutine was cancelled
+    bool cancelled = false; ///< the waiting coroutine was cancelled
 };
 
-/// Private to core: waits for the timer. One who is cancelled after the timer ended and before it runs is cancelled all the same:
-/// nobody says so a second time. The timer must outlive the wait.
+/// Private to core: waits for the timer, which must outlive the wait. A cancellation that arrives after the timer fired but before
+/// the coroutine resumes is still reported, because Asio signals it only once.
 inline boost::asio::awaitable<TimerWait> wait_for(boost::asio::steady_timer& timer) {
     namespace asio = boost::asio;
     const auto before = co_await asio::this_coro::cancellation_state;

@@ -1,4 +1,5 @@
 #include "core/text.h"
+#include "core/truncate.h"
 
 #include <fmt/format.h>
 #include <yaml-cpp/eventhandler.h>
@@ -78,13 +79,13 @@ json::value plain_scalar(std::string_view text, std::string& problem) {
     const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), value);
     // "1." reads up to the point only, which is what is meant.
     if (result.ec != std::errc{} || !std::isfinite(value) || (result.ptr != end && *result.ptr != '.')) {
-        problem = fmt::format("{} is a number that cannot be kept; put it in quotes if a text is meant", text.substr(0, 40));
+        problem = fmt::format("{} is a number that cannot be kept; put it in quotes if a text is meant", truncate(text, 40));
         return nullptr;
     }
     return negative ? -value : value;
 }
 
-/// The length of the UTF-8 sequence at the front, or 0 where there is none. Overlong forms and surrogates are none.
+/// The length of the UTF-8 sequence at the front, or 0 if there is none. Overlong forms and surrogates are invalid.
 std::size_t utf8_sequence(std::string_view text, std::uint32_t& point) {
     const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
     const auto continues = [&](std::size_t i) { return (byte(i) & 0xc0U) == 0x80U; };
@@ -123,7 +124,7 @@ public:
     std::vector<Document> documents;
 
     void OnDocumentStart(const YAML::Mark& mark) override {
-        // The parser can stand still, at a comma for instance, and give empty documents for ever.
+        // The parser can stop advancing, for example at a comma, and emit empty documents for ever.
         if (mark.pos == began_at_) throw YamlRefused(mark, "no document can begin here");
         began_at_ = mark.pos;
         levels_.clear();
@@ -197,7 +198,7 @@ private:
         } else {
             if (text == nullptr) throw YamlRefused(mark, "a key must be a text");
             if (level.container.get_object().contains(*text))
-                throw YamlRefused(mark, fmt::format("the key \"{}\" occurs twice", std::string_view(*text).substr(0, 64)));
+                throw YamlRefused(mark, fmt::format("the key \"{}\" occurs twice", truncate(*text, 64)));
             level.key = *text;
             level.has_key = true;
         }
@@ -253,7 +254,7 @@ Result<std::vector<Document>> parse_yaml(std::string_view text) {
     if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
     const auto first = text.find_first_not_of(" \t\r\n");
     if (first == std::string_view::npos) return std::vector<Document>{};
-    if (text[first] == '{' || text[first] == '[') { // JSON, with tabs for indents perhaps, which YAML does not like
+    if (text[first] == '{' || text[first] == '[') { // JSON, possibly with tabs, which YAML forbids
         if (auto value = parse_json(text)) {
             std::vector<Document> one;
             one.push_back({std::move(*value), 1 + static_cast<int>(std::count(
@@ -331,7 +332,7 @@ std::string quoted_yaml(std::string_view text) {
     return out + '"';
 }
 
-/// A text of several lines that can stand as a literal block without losing anything.
+/// Whether a text of several lines can be a literal block without loss.
 bool is_block_yaml(std::string_view text) {
     if (text.find('\n') == std::string_view::npos || text[0] == ' ' || text[0] == '\n' || text.ends_with("\n\n")) return false;
     bool line_begins = true, only_spaces = false;
@@ -383,7 +384,7 @@ void append_yaml_text(std::string_view text, std::string& out, std::size_t inden
     }
 }
 
-/// `indent` is where the lines of a container begin. `after_key`: something stands on the line already.
+/// `indent` is where the lines of a container begin. `after_key`: the line has content already.
 void append_yaml(const json::value& value, std::string& out, std::size_t indent, bool after_key) {
     if (const auto* object = value.if_object(); object != nullptr && !object->empty()) {
         bool on_line = !after_key;

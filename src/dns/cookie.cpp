@@ -44,13 +44,13 @@ std::uint64_t siphash(const CookieSecret& key, Bytes bytes) {
     return v0 ^ v1 ^ v2 ^ v3;
 }
 
-ServerCookie make_cookie(const CookieSecret& secret, Bytes client_cookie, const Asker& asker, std::uint32_t now) {
+ServerCookie make_cookie(const CookieSecret& secret, Bytes client_cookie, const Client& client, std::uint32_t now) {
     std::array<std::uint8_t, 32> input{};
     std::memcpy(input.data(), client_cookie.data(), 8);
     input[8] = 1;
     for (std::size_t i = 0; i < 4; ++i) input[12 + i] = static_cast<std::uint8_t>(now >> 8 * (3 - i));
-    const std::size_t address = asker.v6 ? 16 : 4;
-    std::memcpy(&input[16], asker.address.data(), address);
+    const std::size_t address = client.v6 ? 16 : 4;
+    std::memcpy(&input[16], client.address.data(), address);
     const auto hash = siphash(secret, Bytes(input).first(16 + address));
     ServerCookie out{};
     std::memcpy(out.data(), &input[8], 8);
@@ -58,7 +58,7 @@ ServerCookie make_cookie(const CookieSecret& secret, Bytes client_cookie, const 
     return out;
 }
 
-CookieCheck check_cookie(std::span<const CookieSecret> secrets, Bytes client_cookie, Bytes server_cookie, const Asker& asker,
+CookieCheck check_cookie(std::span<const CookieSecret> secrets, Bytes client_cookie, Bytes server_cookie, const Client& client,
                          std::uint32_t now) {
     if (server_cookie.size() != 16 || server_cookie[0] != 1 || server_cookie[1] != 0 || server_cookie[2] != 0 ||
         server_cookie[3] != 0)
@@ -68,8 +68,8 @@ CookieCheck check_cookie(std::span<const CookieSecret> secrets, Bytes client_coo
     const auto age = static_cast<std::int32_t>(now - made); // RFC 1982
     if (age > 3600 || age < -300) return {};
     for (std::size_t i = 0; i < secrets.size(); ++i) {
-        const auto right = make_cookie(secrets[i], client_cookie, asker, made);
-        unsigned differs = 0; // all of it, always: how long it takes tells nothing
+        const auto right = make_cookie(secrets[i], client_cookie, client, made);
+        unsigned differs = 0; // constant time
         for (std::size_t k = 0; k < right.size(); ++k) differs |= static_cast<unsigned>(right[k] ^ server_cookie[k]);
         if (differs == 0) return {.valid = true, .renew = age > 1800 || age < 0 || i > 0};
     }

@@ -1,5 +1,7 @@
 #include "dns/dnssec.h"
 
+#include "core/digest.h"
+
 #include <openssl/bio.h>
 #include <openssl/bn.h>
 #include <openssl/ec.h>
@@ -35,7 +37,7 @@ void push32(std::vector<std::uint8_t>& out, std::uint32_t value) {
     push16(out, static_cast<std::uint16_t>(value));
 }
 
-/// RFC 4034 6.2: names in the data of these types are in lower case for signing.
+/// RFC 4034 section 6.2: the canonical form of RDATA, with names in lower case.
 std::vector<std::uint8_t> canonical(std::uint16_t record_type, Bytes data) {
     std::vector<std::uint8_t> out(data.begin(), data.end());
     std::size_t at = 0;
@@ -49,7 +51,7 @@ std::vector<std::uint8_t> canonical(std::uint16_t record_type, Bytes data) {
     case type::mx:
     case 18 /* AFSDB */: at = 2, names = 1; break;
     case type::srv: at = 6, names = 1; break;
-    case 35: // NAPTR: three strings before the name
+    case 35: // NAPTR: three strings precede the name
         at = 4;
         for (int i = 0; i < 3 && at < out.size(); ++i) at += 1U + out[at];
         names = 1;
@@ -66,7 +68,8 @@ std::vector<std::uint8_t> canonical(std::uint16_t record_type, Bytes data) {
     return out;
 }
 
-std::size_t labels_of(Bytes name) {
+/// The Labels field of an RRSIG: the label count without a leading "*".
+std::size_t rrsig_labels(Bytes name) {
     std::size_t count = 0;
     for (std::size_t at = 0; name[at] != 0; at += 1U + name[at]) ++count;
     return count > 0 && name[0] == 1 && name[1] == '*' ? count - 1 : count;
@@ -81,11 +84,11 @@ struct SigningKey::Key {
 SigningKey::~SigningKey() = default;
 
 Result<std::shared_ptr<const SigningKey>> SigningKey::from_pem(std::string_view pem) {
-    const Error bad{Code::invalid, "the DNSSEC key is no private key on the curve P-256 in PEM",
-                    "make one: openssl ecparam -name prime256v1 -genkey -noout"};
+    const Error bad{Code::invalid, "the DNSSEC key is not a P-256 private key in PEM format",
+                    "generate one: openssl ecparam -name prime256v1 -genkey -noout"};
     if (pem.size() > 65536) return bad;
     const BioPtr bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
-    // Without a callback of ours OpenSSL would ask at the terminal for the passphrase of a key that has one.
+    // Without a callback, OpenSSL would prompt for the passphrase of an encrypted key.
     const auto no_passphrase = [](char*, int, int, void*) { return -1; };
     auto key =
         std::unique_ptr<Key>(new Key{PkeyPtr(bio ? PEM_read_bio_PrivateKey(bio.get(), nullptr, no_passphrase, nullptr) : nullptr)});
@@ -113,7 +116,7 @@ Result<std::string> SigningKey::generate_pem() {
     const PkeyPtr key(EVP_EC_gen("P-256"));
     const BioPtr bio(BIO_new(BIO_s_mem()));
     if (!key || !bio || PEM_write_bio_PrivateKey(bio.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr) != 1)
-        return Error{Code::internal, "no key could be made"};
+        return Error{Code::internal, "cannot generate a DNSSEC key"};
     char* text = nullptr;
     const auto size = BIO_get_mem_data(bio.get(), &text);
     return std::string(text, static_cast<std::size_t>(size));
@@ -127,13 +130,13 @@ std::vector<std::uint8_t> SigningKey::ds(const Name& zone) const {
     push16(out, tag_);
     out.push_back(algorithm);
     out.push_back(2);
-    out.resize(4 + SHA256_DIGEST_LENGTH);
-    SHA256(input.data(), input.size(), &out[4]);
+    const auto digest = sha256({reinterpret_cast<const char*>(input.data()), input.size()});
+    out.insert(out.end(), digest.begin(), digest.end());
     return out;
 }
 
 Result<SigningKey::Signature> SigningKey::sign(Bytes message) const {
-    const Error failed{Code::internal, "a DNSSEC signature could not be made"};
+    const Error failed{Code::internal, "cannot make a DNSSEC signature"};
     const DigestPtr context(EVP_MD_CTX_new());
     std::array<std::uint8_t, 128> der{};
     std::size_t size = der.size();
@@ -149,46 +152,46 @@ Result<SigningKey::Signature> SigningKey::sign(Bytes message) const {
     return out;
 }
 
-SigningTimes signing_times(std::uint32_t now, std::uint32_t life) { return {now - 3600, now + life}; }
+SignatureValidity signature_validity(std::uint32_t now, std::uint32_t lifetime) { return {now - 3600, now + lifetime}; }
 
-ContentDigest content_digest(const SetToSign& set) {
-    std::vector<std::uint8_t> input(set.owner.begin(), set.owner.end());
-    push16(input, set.type);
-    push32(input, set.ttl);
-    auto all = set.data;
+RrsetDigest rrset_digest(const RrsetToSign& rrset) {
+    std::vector<std::uint8_t> input(rrset.owner.begin(), rrset.owner.end());
+    push16(input, rrset.type);
+    push32(input, rrset.ttl);
+    auto all = rrset.data;
     std::sort(all.begin(), all.end(),
               [](Bytes x, Bytes y) { return std::lexicographical_compare(x.begin(), x.end(), y.begin(), y.end()); });
     for (const auto& data : all) {
         push16(input, static_cast<std::uint16_t>(data.size()));
         input.insert(input.end(), data.begin(), data.end());
     }
-    std::array<std::uint8_t, SHA256_DIGEST_LENGTH> digest{};
-    SHA256(input.data(), input.size(), digest.data());
-    ContentDigest out{};
+    const auto digest = sha256({reinterpret_cast<const char*>(input.data()), input.size()});
+    RrsetDigest out{};
     std::copy_n(digest.begin(), out.size(), out.begin());
     return out;
 }
 
-Result<std::vector<std::uint8_t>> make_rrsig(const SigningKey& key, Bytes zone, const SetToSign& set, SigningTimes times) {
+Result<std::vector<std::uint8_t>> make_rrsig(const SigningKey& key, Bytes zone, const RrsetToSign& rrset,
+                                             SignatureValidity validity) {
     std::vector<std::uint8_t> out;
-    push16(out, set.type);
+    push16(out, rrset.type);
     out.push_back(SigningKey::algorithm);
-    out.push_back(static_cast<std::uint8_t>(labels_of(set.owner)));
-    push32(out, set.ttl);
-    push32(out, times.expiration);
-    push32(out, times.inception);
+    out.push_back(static_cast<std::uint8_t>(rrsig_labels(rrset.owner)));
+    push32(out, rrset.ttl);
+    push32(out, validity.expiration);
+    push32(out, validity.inception);
     push16(out, key.tag());
     for (const auto byte : zone) out.push_back(lower(byte));
 
     std::vector<std::vector<std::uint8_t>> all;
-    for (const auto& data : set.data) all.push_back(canonical(set.type, data));
+    for (const auto& data : rrset.data) all.push_back(canonical(rrset.type, data));
     std::sort(all.begin(), all.end());
     auto message = out;
     for (const auto& data : all) {
-        message.insert(message.end(), set.owner.begin(), set.owner.end());
-        push16(message, set.type);
+        message.insert(message.end(), rrset.owner.begin(), rrset.owner.end());
+        push16(message, rrset.type);
         push16(message, dns_class::in);
-        push32(message, set.ttl);
+        push32(message, rrset.ttl);
         push16(message, static_cast<std::uint16_t>(data.size()));
         message.insert(message.end(), data.begin(), data.end());
     }
@@ -197,28 +200,33 @@ Result<std::vector<std::uint8_t>> make_rrsig(const SigningKey& key, Bytes zone, 
     return out;
 }
 
-std::vector<std::uint8_t> make_nsec(Bytes owner, std::vector<std::uint16_t> types) {
+bool is_signed_by(Bytes rrsig, const SigningKey& key) {
+    constexpr std::size_t tag_at = 16;
+    return rrsig.size() > tag_at + 2 && (rrsig[tag_at] << 8 | rrsig[tag_at + 1]) == key.tag();
+}
+
+std::vector<std::uint8_t> make_compact_nsec(Bytes owner, std::vector<std::uint16_t> types) {
     std::vector<std::uint8_t> out;
-    // The next name in order: one label more, a zero byte. Where there is no room for that, the first label with a zero more.
-    if (owner.size() + 2 <= Name::longest) {
+    // The immediate successor in canonical order is the name with a label "\000" prepended.
+    if (owner.size() + 2 <= Name::max_size) {
         out = {1, 0};
         out.insert(out.end(), owner.begin(), owner.end());
     } else {
         out.assign(owner.begin(), owner.end());
-        // 253 bytes or more without room below: the label's last byte counted up is the nearest name after all that could be below.
+        // No label can be prepended. The successor is the name with its first label incremented.
         for (std::size_t at = out[0]; at > 0; --at)
             if (++out[at] != 0) break;
     }
-    return make_nsec_to(out, std::move(types));
+    return make_nsec(out, std::move(types));
 }
 
-bool canonically_before(Bytes one, Bytes other) {
-    const auto labels_in = [](Bytes name, std::array<std::uint8_t, Name::longest / 2 + 1>& starts) {
+bool canonical_less(Bytes one, Bytes other) {
+    const auto labels_in = [](Bytes name, std::array<std::uint8_t, Name::max_size / 2 + 1>& starts) {
         std::size_t count = 0;
         for (std::size_t at = 0; name[at] != 0; at += 1U + name[at]) starts[count++] = static_cast<std::uint8_t>(at);
         return count;
     };
-    std::array<std::uint8_t, Name::longest / 2 + 1> ones, others;
+    std::array<std::uint8_t, Name::max_size / 2 + 1> ones, others;
     auto left = labels_in(one, ones), right = labels_in(other, others);
     while (left > 0 && right > 0) {
         const auto x = one.subspan(ones[left - 1] + 1U, one[ones[left - 1]]),
@@ -230,7 +238,7 @@ bool canonically_before(Bytes one, Bytes other) {
     return left == 0 && right > 0;
 }
 
-std::vector<std::uint8_t> make_nsec_to(Bytes next, std::vector<std::uint16_t> types) {
+std::vector<std::uint8_t> make_nsec(Bytes next, std::vector<std::uint16_t> types) {
     std::vector<std::uint8_t> out(next.begin(), next.end());
     types.push_back(type::rrsig);
     types.push_back(type::nsec);

@@ -7,9 +7,9 @@ namespace orrery::dns {
 
 namespace {
 
-bool read_subnet(Bytes data, std::optional<AskedOptions::Subnet>& out) {
+bool read_subnet(Bytes data, std::optional<QueryOptions::Subnet>& out) {
     if (out || data.size() < 4 || data[0] != 0 || (data[1] != 1 && data[1] != 2)) return false;
-    AskedOptions::Subnet subnet;
+    QueryOptions::Subnet subnet;
     subnet.v6 = data[1] == 2;
     subnet.source = data[2];
     if (subnet.source > (subnet.v6 ? 128 : 32) || data[3] != 0) return false;
@@ -23,8 +23,8 @@ bool read_subnet(Bytes data, std::optional<AskedOptions::Subnet>& out) {
 
 } // namespace
 
-bool read_options(Bytes options, AskedOptions& out) {
-    // That no option runs over was seen when the query was read.
+bool read_options(Bytes options, QueryOptions& out) {
+    // read_query has checked that no option extends beyond the end.
     while (options.size() >= 4) {
         const auto code = options[0] << 8 | options[1];
         const auto length = static_cast<std::size_t>(options[2] << 8 | options[3]);
@@ -38,7 +38,7 @@ bool read_options(Bytes options, AskedOptions& out) {
             break;
         case option::cookie:
             if (data.size() != 8 && (data.size() < 16 || data.size() > 40)) return false;
-            if (!out.client_cookie.empty()) break; // RFC 7873 5.2: only the first counts
+            if (!out.client_cookie.empty()) break; // RFC 7873 section 5.2: only the first one counts
             out.client_cookie = data.first(8);
             out.server_cookie = data.subspan(8);
             break;

@@ -10,33 +10,34 @@
 
 namespace orrery::dns {
 
+/// EDNS option codes.
 namespace option {
 constexpr std::uint16_t nsid = 3, subnet = 8, cookie = 10, keepalive = 11, extended_error = 15;
 }
-/// Extended errors (RFC 8914): why an answer is what it is, for people who look.
+/// Info codes of extended DNS errors (RFC 8914).
 namespace extended {
-constexpr std::uint16_t other = 0, prohibited = 18, not_authoritative = 20, not_supported = 21, invalid_type = 30;
+constexpr std::uint16_t other = 0, not_ready = 14, prohibited = 18, not_authoritative = 20, not_supported = 21, invalid_type = 30;
 }
 
-/// The options of a query that an authoritative server knows; the others are passed over.
-struct AskedOptions {
+/// The EDNS options of a query that this server implements. Unknown options are ignored.
+struct QueryOptions {
     bool nsid = false, keepalive = false;
-    struct Subnet { ///< RFC 7871
+    struct Subnet { ///< client subnet, ECS (RFC 7871)
         bool v6 = false;
-        std::uint8_t source = 0;
+        std::uint8_t source = 0; ///< source prefix length
         std::array<std::uint8_t, 16> address{};
     };
     std::optional<Subnet> subnet;
-    Bytes client_cookie, server_cookie; ///< 8 bytes, and 8 to 32 or none
+    Bytes client_cookie, server_cookie; ///< 8 bytes; 8 to 32 bytes or empty
 };
-/// False for options that are malformed: the query is.
-bool read_options(Bytes options, AskedOptions& out);
+/// False if an option is malformed; the response is then FORMERR.
+bool read_options(Bytes options, QueryOptions& out);
 
-/// The options of an answer, in a buffer of fixed size. What does not fit is left out.
+/// The EDNS options of a response, in a buffer of fixed size. An option that does not fit is omitted.
 class OptionWriter {
 public:
     void put(std::uint16_t code, Bytes data, Bytes more = {});
-    /// An extended error; of its text as much as fits.
+    /// Writes an extended error; truncates `text` to the available space.
     void put_error(std::uint16_t error, std::string_view text);
     Bytes bytes() const { return Bytes(bytes_).first(size_); }
     std::uint8_t& operator[](std::size_t at) { return bytes_[at]; }

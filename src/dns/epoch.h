@@ -9,61 +9,62 @@
 
 namespace orrery::dns {
 
-/// Lets readers use what a writer may replace at any moment, without a lock: what was replaced is kept until every reader that
-/// could have seen it has left (epoch-based reclamation). A reader holds a place of its own while it reads; what is in the place
-/// (`Local`: counters, random state) is its alone meanwhile, so it needs no atomic read-modify-write.
+/// Epoch-based reclamation: readers use data without a lock while a writer replaces it; the writer frees replaced data when no
+/// reader can still refer to it. A reader occupies one slot while it reads. The `Local` value of the slot (counters, random state)
+/// belongs to that reader alone, so the reader needs no atomic read-modify-write on it.
 template <class Local> class Epochs {
-    struct alignas(64) Place {
-        std::atomic<std::uint64_t> since{0}; ///< 0: nobody is here
+    struct alignas(64) Slot {
+        std::atomic<std::uint64_t> entered{0}; ///< epoch in which the reader entered; 0: the slot is free
         alignas(64) Local local;
     };
 
 public:
-    explicit Epochs(std::size_t places = default_places()) : places_(places), all_(std::make_unique<Place[]>(places)) {}
+    explicit Epochs(std::size_t slots = default_slots()) : slot_count_(slots), slots_(std::make_unique<Slot[]>(slots)) {}
 
+    /// Occupies a slot for its lifetime.
     class Reader {
     public:
-        explicit Reader(const Epochs& epochs) : place_(epochs.enter()) {}
-        ~Reader() { place_.since.store(0, std::memory_order_release); }
+        explicit Reader(const Epochs& epochs) : slot_(epochs.enter()) {}
+        ~Reader() { slot_.entered.store(0, std::memory_order_release); }
         Reader(const Reader&) = delete;
         Reader& operator=(const Reader&) = delete;
-        Local& local() const { return place_.local; }
+        Local& local() const { return slot_.local; }
 
     private:
-        Place& place_;
+        Slot& slot_;
     };
 
-    /// Of the writer: after the new has been put in the place of the old. What was read before has gone when `passed` says so for
-    /// the number returned.
-    std::uint64_t turn() { return now_.fetch_add(1); }
-    bool passed(std::uint64_t turned) const {
-        for (std::size_t i = 0; i < places_; ++i)
-            if (const auto since = all_[i].since.load(); since != 0 && since <= turned) return false;
+    /// Writer: call after publishing new data. Returns the epoch that ended; the replaced data may be freed once `has_drained`
+    /// returns true for it.
+    std::uint64_t advance() { return epoch_.fetch_add(1); }
+    bool has_drained(std::uint64_t epoch) const {
+        for (std::size_t i = 0; i < slot_count_; ++i)
+            if (const auto entered = slots_[i].entered.load(); entered != 0 && entered <= epoch) return false;
         return true;
     }
 
-    /// For sums over all places. What is read there may be written to meanwhile: atomics.
-    template <class F> void each(F&& see) const {
-        for (std::size_t i = 0; i < places_; ++i) see(all_[i].local);
+    /// Visits the local values of all slots. Readers may write to them concurrently, so only atomics may be read.
+    template <class F> void for_each(F&& visit) const {
+        for (std::size_t i = 0; i < slot_count_; ++i) visit(slots_[i].local);
     }
-    std::size_t places() const { return places_; }
-    static std::size_t default_places() { return 8 + 2 * std::size_t{std::max(1U, std::thread::hardware_concurrency())}; }
+    std::size_t slot_count() const { return slot_count_; }
+    static std::size_t default_slots() { return 8 + 2 * std::size_t{std::max(1U, std::thread::hardware_concurrency())}; }
 
 private:
-    Place& enter() const {
+    Slot& enter() const {
         static std::atomic<std::size_t> threads{0};
         thread_local const std::size_t mine = threads.fetch_add(1, std::memory_order_relaxed);
-        // Each thread finds the place it had last; with more threads than places somebody looks a little further.
-        for (std::size_t at = mine % places_;; at = at + 1 == places_ ? 0 : at + 1) {
-            std::uint64_t nobody = 0;
-            // Both sequentially consistent: either the writer sees us here, or we see what the writer put.
-            if (all_[at].since.compare_exchange_strong(nobody, now_.load())) return all_[at];
+        // A thread returns to its previous slot. With more threads than slots, it tries the following ones.
+        for (std::size_t at = mine % slot_count_;; at = at + 1 == slot_count_ ? 0 : at + 1) {
+            std::uint64_t free = 0;
+            // Sequentially consistent on both sides: either the writer sees this reader, or the reader sees the new data.
+            if (slots_[at].entered.compare_exchange_strong(free, epoch_.load())) return slots_[at];
         }
     }
 
-    std::size_t places_;
-    std::unique_ptr<Place[]> all_;
-    std::atomic<std::uint64_t> now_{1};
+    std::size_t slot_count_;
+    std::unique_ptr<Slot[]> slots_;
+    std::atomic<std::uint64_t> epoch_{1};
 };
 
 } // namespace orrery::dns

@@ -1,5 +1,8 @@
 #include "dns/message.h"
 
+#include "dns/rdata.h"
+#include "dns/zone_file.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +20,7 @@ std::uint32_t get32(Bytes bytes, std::size_t at) {
     return static_cast<std::uint32_t>(get16(bytes, at)) << 16 | get16(bytes, at + 2);
 }
 
-/// Steps over an owner name without looking at where pointers lead. False where it is cut short.
+/// Skips an owner name without following compression pointers. False if it is incomplete.
 bool skip_name(Bytes bytes, std::size_t& at) {
     for (;;) {
         if (at >= bytes.size()) return false;
@@ -35,7 +38,7 @@ bool skip_name(Bytes bytes, std::size_t& at) {
     }
 }
 
-bool options_are_whole(Bytes options) {
+bool options_are_complete(Bytes options) {
     std::size_t at = 0;
     while (at < options.size()) {
         if (at + 4 > options.size()) return false;
@@ -48,56 +51,56 @@ bool options_are_whole(Bytes options) {
 
 } // namespace
 
-Reading read_query(Bytes bytes) {
-    Reading out;
+ParsedQuery read_query(Bytes bytes) {
+    ParsedQuery out;
     if (bytes.size() < 12) return out;
     auto& query = out.query;
     query.id = get16(bytes, 0);
     const auto flags = get16(bytes, 2);
-    if ((flags & 0x8000) != 0) return out; // an answer
+    if ((flags & 0x8000) != 0) return out; // a response
     query.opcode = static_cast<std::uint8_t>(flags >> 11 & 0xF);
     query.recursion_desired = (flags & 0x0100) != 0;
     query.checking_disabled = (flags & 0x0010) != 0;
-    const auto refuse = [&](Rcode rcode) {
-        out.what = Reading::What::refuse;
+    const auto reject = [&](Rcode rcode) {
+        out.action = ParsedQuery::Action::reject;
         out.rcode = rcode;
         return out;
     };
-    if (query.opcode != 0) return refuse(Rcode::notimp);
+    if (query.opcode != 0) return reject(Rcode::notimp);
     const auto questions = get16(bytes, 4), answers = get16(bytes, 6), authorities = get16(bytes, 8),
                additionals = get16(bytes, 10);
-    if (questions > 1) return refuse(Rcode::formerr);
+    if (questions > 1) return reject(Rcode::formerr);
     std::size_t at = 12;
     if (questions == 1) {
-        if (!query.name.read(bytes, at, Name::Pointers::no) || at + 4 > bytes.size()) return refuse(Rcode::formerr);
+        if (!query.name.read(bytes, at, Name::Pointers::no) || at + 4 > bytes.size()) return reject(Rcode::formerr);
         query.type = get16(bytes, at);
         query.dns_class = get16(bytes, at + 2);
         at += 4;
         query.question_end = at;
     }
-    // Each record takes 11 bytes at least, so this ends with the bytes whatever the counts say.
+    // A record has at least 11 bytes, so the loop is bounded by the packet, not by the counts in its header.
     const std::size_t records = static_cast<std::size_t>(answers) + authorities + additionals;
     for (std::size_t i = 0; i < records; ++i) {
         const bool at_root = at < bytes.size() && bytes[at] == 0;
-        if (!skip_name(bytes, at) || at + 10 > bytes.size()) return refuse(Rcode::formerr);
+        if (!skip_name(bytes, at) || at + 10 > bytes.size()) return reject(Rcode::formerr);
         const auto record_type = get16(bytes, at), record_class = get16(bytes, at + 2);
         const auto ttl = get32(bytes, at + 4);
         const std::size_t length = get16(bytes, at + 8);
         at += 10;
-        if (at + length > bytes.size()) return refuse(Rcode::formerr);
+        if (at + length > bytes.size()) return reject(Rcode::formerr);
         if (record_type == type::opt && i >= static_cast<std::size_t>(answers) + authorities) {
             const auto options = bytes.subspan(at, length);
-            if (query.edns || !at_root || !options_are_whole(options)) {
+            if (query.edns || !at_root || !options_are_complete(options)) {
                 query.edns.reset();
-                return refuse(Rcode::formerr);
+                return reject(Rcode::formerr);
             }
             query.edns = Edns{std::max<std::uint16_t>(512, record_class), (ttl & 0x8000) != 0, (ttl & 0x4000) != 0, options};
-            if ((ttl >> 16 & 0xFF) != 0) return refuse(Rcode::badvers);
+            if ((ttl >> 16 & 0xFF) != 0) return reject(Rcode::badvers);
         }
         at += length;
     }
-    if (questions == 0) return refuse(Rcode::formerr);
-    out.what = Reading::What::answer;
+    if (questions == 0) return reject(Rcode::formerr);
+    out.action = ParsedQuery::Action::answer;
     return out;
 }
 
@@ -108,19 +111,19 @@ Writer::Writer(std::span<std::uint8_t> out, std::size_t limit, const Query& quer
     if (question > 0 && query.question_end <= std::min(limit_, query_bytes.size())) {
         std::memcpy(&out_[12], &query_bytes[12], question);
         at_ = query.question_end;
-        // Every tail of the question's name may be pointed to.
-        for (std::size_t here = 12; out_[here] != 0 && name_count_ < names_.size(); here += 1U + out_[here])
-            names_[name_count_++] = static_cast<std::uint16_t>(here);
+        // Compression pointers may refer to every suffix of the query name.
+        for (std::size_t here = 12; out_[here] != 0 && name_count_ < name_offsets_.size(); here += 1U + out_[here])
+            name_offsets_[name_count_++] = static_cast<std::uint16_t>(here);
     }
     body_at_ = at_;
-    question_names_ = name_count_;
-    if (query.edns) kept_ = opt_size;
-    limit_ -= std::min(limit_, kept_);
+    question_name_count_ = name_count_;
+    if (query.edns) reserved_ = opt_size;
+    limit_ -= std::min(limit_, reserved_);
 }
 
-void Writer::keep_for_options(std::size_t bytes) {
+void Writer::reserve_for_options(std::size_t bytes) {
     if (!query_.edns) return;
-    kept_ += bytes;
+    reserved_ += bytes;
     limit_ -= std::min(limit_, bytes);
 }
 
@@ -133,7 +136,7 @@ bool Writer::records(Section section, Bytes bytes, std::uint16_t count) {
 
 void Writer::clear() {
     at_ = body_at_;
-    name_count_ = question_names_;
+    name_count_ = question_name_count_;
     counts_ = {};
 }
 
@@ -154,7 +157,7 @@ bool Writer::put32(std::uint32_t value) {
 }
 
 namespace {
-/// Whether the name at `at` in what was written is the tail `wire` (letters in any case).
+/// Is the name at offset `at` of the message equal to `wire`, ignoring case?
 bool same_name(std::span<const std::uint8_t> out, std::size_t at, Bytes wire) {
     std::size_t i = 0;
     for (;;) {
@@ -177,8 +180,9 @@ bool Writer::put_name(const Name& name, bool compress) {
     while (wire[i] != 0) {
         if (compress)
             for (std::size_t k = 0; k < names_before; ++k)
-                if (same_name(out_, names_[k], wire.subspan(i))) return put16(static_cast<std::uint16_t>(0xC000 | names_[k]));
-        if (at_ < 0x4000 && name_count_ < names_.size()) names_[name_count_++] = static_cast<std::uint16_t>(at_);
+                if (same_name(out_, name_offsets_[k], wire.subspan(i)))
+                    return put16(static_cast<std::uint16_t>(0xC000 | name_offsets_[k]));
+        if (at_ < 0x4000 && name_count_ < name_offsets_.size()) name_offsets_[name_count_++] = static_cast<std::uint16_t>(at_);
         if (!put(&wire[i], 1U + wire[i])) return false;
         i += 1U + wire[i];
     }
@@ -234,7 +238,7 @@ bool Writer::srv(Section section, const Name& owner, std::uint32_t ttl, std::uin
     const Mark mark{at_, name_count_};
     bool fits = begin(owner, type::srv, dns_class::in, ttl);
     const auto length_at = at_;
-    // RFC 2782: the target is not compressed. Later names may point into it all the same.
+    // RFC 2782: the target is not compressed. Later names may still refer to it.
     fits = fits && put16(0) && put16(priority) && put16(weight) && put16(port) && put_name(target, false);
     return end(section, mark, length_at, fits);
 }
@@ -262,18 +266,18 @@ bool Writer::soa(Section section, const Name& owner, std::uint32_t ttl, const So
     return end(section, mark, length_at, fits);
 }
 
-std::size_t Writer::finish(const Finish& finish) {
-    const auto rcode = static_cast<std::uint16_t>(finish.rcode);
+std::size_t Writer::finish(const Header& header) {
+    const auto rcode = static_cast<std::uint16_t>(header.rcode);
     if (query_.edns) {
-        limit_ = std::min(limit_ + kept_, out_.size());
+        limit_ = std::min(limit_ + reserved_, out_.size());
         const auto extended = static_cast<std::uint32_t>(rcode >> 4) << 24 | (query_.edns->dnssec_ok ? 0x8000U : 0U);
         const std::uint8_t root = 0;
-        if (put(&root, 1) && put16(type::opt) && put16(finish.edns_size) && put32(extended) &&
-            put16(static_cast<std::uint16_t>(finish.options.size())) && put(finish.options.data(), finish.options.size()))
+        if (put(&root, 1) && put16(type::opt) && put16(header.edns_size) && put32(extended) &&
+            put16(static_cast<std::uint16_t>(header.options.size())) && put(header.options.data(), header.options.size()))
             ++counts_[static_cast<std::size_t>(Section::additional)];
     }
     const std::uint16_t flags = static_cast<std::uint16_t>(
-        0x8000 | query_.opcode << 11 | (finish.authoritative ? 0x0400 : 0) | (finish.truncated ? 0x0200 : 0) |
+        0x8000 | query_.opcode << 11 | (header.authoritative ? 0x0400 : 0) | (header.truncated ? 0x0200 : 0) |
         (query_.recursion_desired ? 0x0100 : 0) | (query_.checking_disabled ? 0x0010 : 0) | (rcode & 0xF));
     const auto set16 = [&](std::size_t at, std::uint16_t value) {
         out_[at] = static_cast<std::uint8_t>(value >> 8);
@@ -286,7 +290,7 @@ std::size_t Writer::finish(const Finish& finish) {
     return at_;
 }
 
-std::size_t write_refusal(std::span<std::uint8_t> out, const Query& query, Bytes query_bytes, Rcode rcode) {
+std::size_t write_error(std::span<std::uint8_t> out, const Query& query, Bytes query_bytes, Rcode rcode) {
     Writer writer(out, out.size(), query, query_bytes);
     return writer.finish({.rcode = rcode, .authoritative = false});
 }
@@ -313,7 +317,7 @@ bool read_records(Bytes bytes, std::size_t& at, std::size_t count, std::vector<R
             at += length;
             continue;
         }
-        // Names inside the data may be compressed; what is kept stands alone.
+        // Names in the RDATA may be compressed; the copy is uncompressed.
         std::size_t plain = 0, names = 0, tail = 0;
         switch (record.type) {
         case type::ns:
@@ -348,7 +352,7 @@ bool read_records(Bytes bytes, std::size_t& at, std::size_t count, std::vector<R
 } // namespace
 
 Result<Message> read_message(Bytes bytes) {
-    const Error bad{Code::invalid, "this is no whole DNS message"};
+    const Error bad{Code::invalid, "the DNS message is incomplete or malformed"};
     if (bytes.size() < 12) return bad;
     Message out;
     out.id = get16(bytes, 0);
@@ -402,6 +406,10 @@ std::string Record::to_text() const {
             return fmt::format("{} {} {} {} {}", head("SRV"), get16(bytes, 0), get16(bytes, 2), get16(bytes, 4), name_at(6));
         break;
     case type::soa: return head("SOA") + " " + name_at(0);
+    case type::svcb:
+    case type::https:
+        if (is_svcb(bytes)) return fmt::format("{} {}", head(type_name(type)), svcb_text(bytes));
+        break;
     case type::txt: {
         auto text = head("TXT");
         for (std::size_t at = 0; at < data.size(); at += 1U + data[at])

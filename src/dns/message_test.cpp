@@ -18,10 +18,10 @@ std::vector<std::uint8_t> bytes_of(std::initializer_list<int> values) {
     return out;
 }
 
-std::string words(const Reading& reading) {
-    if (reading.what == Reading::What::drop) return "drop";
-    if (reading.what == Reading::What::refuse) return "refuse " + std::to_string(static_cast<int>(reading.rcode));
-    return "answer " + reading.query.name.to_text();
+std::string words(const ParsedQuery& parsed) {
+    if (parsed.action == ParsedQuery::Action::drop) return "drop";
+    if (parsed.action == ParsedQuery::Action::reject) return "refuse " + std::to_string(static_cast<int>(parsed.rcode));
+    return "answer " + parsed.query.name.to_text();
 }
 
 std::vector<std::string> parts(const std::vector<Record>& records) {
@@ -32,13 +32,13 @@ std::vector<std::string> parts(const std::vector<Record>& records) {
 
 } // namespace
 
-TEST(ReadQuery, FollowsTheCheckList) {
+TEST(ReadQuery, AcceptsRejectsOrDrops) {
     const auto good = write_query(7, named("Web.consul"), type::a, 1232);
-    const auto reading = read_query(good);
-    EXPECT_EQ(words(reading), "answer Web.consul");
-    ASSERT_TRUE(reading.query.edns.has_value());
-    EXPECT_EQ(reading.query.edns->size, 1232);
-    EXPECT_TRUE(reading.query.recursion_desired);
+    const auto parsed = read_query(good);
+    EXPECT_EQ(words(parsed), "answer Web.consul");
+    ASSERT_TRUE(parsed.query.edns.has_value());
+    EXPECT_EQ(parsed.query.edns->size, 1232);
+    EXPECT_TRUE(parsed.query.recursion_desired);
 
     const auto changed = [&](std::size_t at, std::uint8_t value) {
         auto copy = good;
@@ -84,13 +84,13 @@ TEST(ReadQuery, NeverReadsPastTheEnd) {
     }
 }
 
-TEST(Writer, CompressesAndRepeatsTheQuestionAsItWas) {
+TEST(Writer, CompressesNamesAndCopiesTheQuestion) {
     const auto query = write_query(0x1234, named("WEB.service.consul"), type::srv, 1232);
-    const auto reading = read_query(query);
+    const auto parsed = read_query(query);
     std::vector<std::uint8_t> out(1232);
-    Writer writer(out, 1232, reading.query, query);
+    Writer writer(out, 1232, parsed.query, query);
     const auto target = [](std::string_view node) { return named(std::string(node) + ".node.dc1.consul"); };
-    for (const auto* node : {"n1", "n2"}) EXPECT_TRUE(writer.srv(Section::answer, reading.query.name, 0, 1, 1, 80, target(node)));
+    for (const auto* node : {"n1", "n2"}) EXPECT_TRUE(writer.srv(Section::answer, parsed.query.name, 0, 1, 1, 80, target(node)));
     EXPECT_TRUE(writer.soa(Section::authority, named("consul"), 0,
                            {.mname = named("ns.consul"), .rname = named("hostmaster.consul"), .serial = 5}));
     for (const auto* node : {"n1", "n2"}) {
@@ -100,7 +100,7 @@ TEST(Writer, CompressesAndRepeatsTheQuestionAsItWas) {
     out.resize(writer.finish({.rcode = Rcode::nxdomain}));
     EXPECT_LT(out.size(), 260U);
     EXPECT_TRUE(
-        std::equal(query.begin() + 12, query.begin() + static_cast<std::ptrdiff_t>(reading.query.question_end), out.begin() + 12));
+        std::equal(query.begin() + 12, query.begin() + static_cast<std::ptrdiff_t>(parsed.query.question_end), out.begin() + 12));
     const auto message = read_message(out);
     ASSERT_TRUE(message.ok());
     EXPECT_EQ(message->id, 0x1234);
@@ -114,14 +114,14 @@ TEST(Writer, CompressesAndRepeatsTheQuestionAsItWas) {
                                                         "n2.node.dc1.consul 0 A 192.0.2.1", "n2.node.dc1.consul 0 TXT \"k=v\""));
 }
 
-TEST(Writer, KeepsItsLimitAndWritesWholeRecordsOnly) {
+TEST(Writer, RespectsTheLimitAndWritesCompleteRecordsOnly) {
     const auto query = write_query(1, named("many.service.consul"), type::a, 512);
-    const auto reading = read_query(query);
+    const auto parsed = read_query(query);
     for (std::size_t limit = 60; limit <= 512; ++limit) {
         std::vector<std::uint8_t> out(512);
-        Writer writer(out, limit, reading.query, query);
+        Writer writer(out, limit, parsed.query, query);
         std::uint8_t written = 0;
-        while (writer.a(Section::answer, reading.query.name, 0, {10, 0, 0, written})) ++written;
+        while (writer.a(Section::answer, parsed.query.name, 0, {10, 0, 0, written})) ++written;
         out.resize(writer.finish({.truncated = true}));
         EXPECT_LE(out.size(), limit);
         const auto message = read_message(out);
@@ -132,12 +132,12 @@ TEST(Writer, KeepsItsLimitAndWritesWholeRecordsOnly) {
     }
 }
 
-TEST(Writer, RefusesWithTheCode) {
+TEST(Writer, WritesAnErrorResponse) {
     auto query = write_query(9, named("a.consul"), type::a, 512);
     query[query.size() - 5] = 1; // EDNS version 1
-    const auto reading = read_query(query);
+    const auto parsed = read_query(query);
     std::vector<std::uint8_t> out(512);
-    out.resize(write_refusal(out, reading.query, query, reading.rcode));
+    out.resize(write_error(out, parsed.query, query, parsed.rcode));
     const auto message = read_message(out);
     ASSERT_TRUE(message.ok());
     EXPECT_EQ(message->rcode, Rcode::badvers);

@@ -1,5 +1,7 @@
 #include "dns/name.h"
 
+#include "core/truncate.h"
+
 #include <fmt/format.h>
 
 #include <cstring>
@@ -8,21 +10,21 @@ namespace orrery::dns {
 
 Result<Name> Name::from_text(std::string_view text) {
     const auto bad = [&](std::string_view why) {
-        return Error{Code::invalid, fmt::format("\"{}\" is no domain name: {}", text.substr(0, 300), why)};
+        return Error{Code::invalid, fmt::format("\"{}\" is not a domain name: {}", truncate(text, 300), why)};
     };
     Name out;
     if (text.empty() || text == ".") return out;
-    std::size_t at = 0; // of the present label's length
+    std::size_t at = 0; // offset of the current label's length byte
     std::size_t length = 0;
     const auto put = [&](std::uint8_t c) {
-        if (length >= longest_label || at + 1 + length + 1 >= longest) return false;
+        if (length >= max_label_size || at + 1 + length + 1 >= max_size) return false;
         out.wire_[at + 1 + length++] = c;
         return true;
     };
     for (std::size_t i = 0; i < text.size(); ++i) {
         const char c = text[i];
         if (c == '.') {
-            if (length == 0) return bad("it has an empty label");
+            if (length == 0) return bad("empty label");
             out.wire_[at] = static_cast<std::uint8_t>(length);
             at += 1 + length;
             length = 0;
@@ -33,16 +35,16 @@ Result<Name> Name::from_text(std::string_view text) {
             const auto digit = [&](std::size_t k) { return i + k < text.size() && text[i + k] >= '0' && text[i + k] <= '9'; };
             if (digit(1) && digit(2) && digit(3)) {
                 const int value = (text[i + 1] - '0') * 100 + (text[i + 2] - '0') * 10 + (text[i + 3] - '0');
-                if (value > 255) return bad("an escape is over 255");
+                if (value > 255) return bad("escape over 255");
                 byte = static_cast<std::uint8_t>(value);
                 i += 3;
             } else if (i + 1 < text.size()) {
                 byte = static_cast<std::uint8_t>(text[++i]);
             } else {
-                return bad("it ends in a backslash");
+                return bad("trailing backslash");
             }
         }
-        if (!put(byte)) return bad("it, or a label of it, is too long");
+        if (!put(byte)) return bad("name over 255 bytes or label over 63 bytes");
     }
     if (length > 0) {
         out.wire_[at] = static_cast<std::uint8_t>(length);
@@ -68,7 +70,7 @@ bool Name::read(Bytes message, std::size_t& at, Pointers pointers) {
         if ((c & 0xC0) == 0xC0) {
             if (pointers == Pointers::no || here + 1 >= message.size()) return false;
             const std::size_t target = static_cast<std::size_t>(c & 0x3F) << 8 | message[here + 1];
-            // RFC 1035 4.1.4: to a prior occurrence. Each jump must go before the last, so there is an end.
+            // RFC 1035 section 4.1.4: to a prior occurrence. Each pointer must lead before the last one, so the loop ends.
             if (target >= barrier) return false;
             if (!jumped) at = here + 2;
             jumped = true;
@@ -77,7 +79,7 @@ bool Name::read(Bytes message, std::size_t& at, Pointers pointers) {
             continue;
         }
         if ((c & 0xC0) != 0) return false;
-        if (here + 1 + c > message.size() || length + 1 + c + 1 > longest) return false;
+        if (here + 1 + c > message.size() || length + 1 + c + 1 > max_size) return false;
         std::memcpy(&wire_[length], &message[here], 1U + c);
         length += 1U + c;
         here += 1U + c;
@@ -85,14 +87,14 @@ bool Name::read(Bytes message, std::size_t& at, Pointers pointers) {
 }
 
 bool Name::append(const Name& parent) {
-    if (size_ - 1U + parent.size_ > longest) return false;
+    if (size_ - 1U + parent.size_ > max_size) return false;
     std::memcpy(&wire_[size_ - 1U], parent.wire_.data(), parent.size_);
     size_ = static_cast<std::uint8_t>(size_ - 1U + parent.size_);
     return true;
 }
 
 bool Name::prepend(std::string_view label) {
-    if (label.empty() || label.size() > longest_label || size_ + 1U + label.size() > longest) return false;
+    if (label.empty() || label.size() > max_label_size || size_ + 1U + label.size() > max_size) return false;
     std::memmove(&wire_[1 + label.size()], wire_.data(), size_);
     wire_[0] = static_cast<std::uint8_t>(label.size());
     std::memcpy(&wire_[1], label.data(), label.size());
@@ -124,7 +126,7 @@ Name Name::parent(std::size_t count) const {
 
 bool Name::operator==(const Name& other) const {
     if (size_ != other.size_) return false;
-    // Lengths are at most 63 and no letters, so they compare like all else.
+    // Label lengths are at most 63, below 'A', so `lower` does not change them.
     for (std::size_t i = 0; i < size_; ++i)
         if (lower(wire_[i]) != lower(other.wire_[i])) return false;
     return true;

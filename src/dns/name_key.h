@@ -1,6 +1,5 @@
 #pragma once
 
-#include "dns/draw.h"
 #include "dns/name.h"
 
 #include <array>
@@ -9,7 +8,7 @@
 
 namespace orrery::dns {
 
-/// A name as it is looked up: in lower case, with the places of its labels and a hash of each of its tails.
+/// A name prepared for lookup: in lower case, with the offsets of its labels and a hash of each suffix.
 class NameKey {
 public:
     explicit NameKey(const Name& name) : NameKey(name.wire()) {}
@@ -31,16 +30,16 @@ public:
 
     std::size_t label_count() const { return count_; }
     std::size_t size() const { return size_; }
-    /// Without the first `skip` labels.
-    Bytes tail(std::size_t skip = 0) const { return Bytes(wire_).subspan(at(skip), size_ - at(skip)); }
+    /// The suffix without the first `skip` labels.
+    Bytes suffix(std::size_t skip = 0) const { return Bytes(wire_).subspan(at(skip), size_ - at(skip)); }
     std::uint64_t hash(std::size_t skip = 0) const { return hashes_[skip]; }
     std::size_t at(std::size_t label) const { return label == count_ ? size_ - 1U : labels_[label]; }
     std::string text(std::size_t skip = 0) const {
-        const auto bytes = tail(skip);
+        const auto bytes = suffix(skip);
         return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
     }
 
-    /// The hash of a label, with its length in front, below a name with this hash.
+    /// The hash of a name from the hash of its parent and its first label (with the length byte).
     static std::uint64_t hash_below(std::uint64_t parent, Bytes label) {
         std::uint64_t hash = parent;
         std::size_t at = 0;
@@ -54,14 +53,14 @@ public:
     static constexpr std::uint64_t root_hash = 0x2545F4914F6CDD1DU;
 
 private:
-    /// Each byte on its own: bit 5 where it is from 'A' to 'Z'. Lengths of labels are below 'A'.
+    /// Converts eight bytes at once: sets bit 5 of each byte from 'A' to 'Z'. Label lengths are below 'A'.
     static std::uint64_t lower_eight(std::uint64_t bytes) {
         constexpr std::uint64_t each = 0x0101010101010101U;
         const auto low = bytes & each * 0x7F;
         const auto from_a = low + each * (0x80 - 'A'), past_z = low + each * (0x80 - 'Z' - 1);
         return bytes | ((from_a & ~past_z & ~bytes & each * 0x80) >> 2);
     }
-    /// As memcpy into a zero would have it, without the call: this is done for every label of every question.
+    /// Loads up to seven bytes, little endian. Avoids a memcpy call: this runs for every label of every query.
     static std::uint64_t up_to_seven(Bytes bytes) {
         const auto size = bytes.size();
         if (size >= 4) {
@@ -79,7 +78,7 @@ private:
         return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
     }
 
-    std::array<std::uint8_t, Name::longest> wire_;
+    std::array<std::uint8_t, Name::max_size> wire_;
     std::array<std::uint8_t, 128> labels_;
     std::array<std::uint64_t, 129> hashes_;
     std::size_t count_ = 0;

@@ -9,29 +9,29 @@
 namespace orrery::dns {
 
 namespace {
-constexpr unsigned root_bits = 17, node_bits = 6, deepest = root_bits + 7 * node_bits;
-/// What most entries have, and what follows them in memory: their name, the draw's cells, a few records.
-constexpr std::size_t fetched_of_entry = 192;
-const NameTable::Page no_names;
+constexpr unsigned root_bits = 17, node_bits = 6, max_shift = root_bits + 7 * node_bits;
+/// Bytes to prefetch of an entry: its fields and, for most entries, its name, inline table and records.
+constexpr std::size_t entry_prefetch_bytes = 192;
+const NameTable::Page empty_page;
 bool is_node(std::uintptr_t slot) { return (slot & 1) != 0; }
-const Entry* entry_of(std::uintptr_t slot) { return reinterpret_cast<const Entry*>(slot); } // NOLINT: a slot is one or the other
-bool is_it(const Entry& entry, std::uint64_t hash, Bytes name) {
+const Entry* entry_of(std::uintptr_t slot) { return reinterpret_cast<const Entry*>(slot); } // NOLINT: tagged pointer
+bool matches(const Entry& entry, std::uint64_t hash, Bytes name) {
     return entry.hash == hash && entry.name_size == name.size() && std::memcmp(entry.name().data(), name.data(), name.size()) == 0;
 }
 } // namespace
 
 static_assert(NameTable::Root::width * NameTable::Page::width == 1U << root_bits);
 
-/// Up to 64 slots, of which only those used are there. At the deepest level, where hashes differ no more in what is left to
-/// look at, a plain list.
+/// A trie node with up to 64 slots, of which only the used ones are stored. At the maximum depth all hash bits are used up, so the
+/// node is a plain list (a collision node).
 struct NameTable::Node {
-    std::uint64_t used = 0; ///< a bit for each slot; at the deepest level their number
+    std::uint64_t used = 0; ///< bitmap of used slots; unused in a collision node
     std::uint32_t count = 0;
-    std::uint32_t listed = 0;
-    Slot slots[1]; // NOLINT: as many as there are
+    std::uint32_t is_list = 0; ///< collision node
+    Slot slots[1];             // NOLINT: `count` slots
 
     static std::size_t size_of(std::size_t count) { return sizeof(Node) + (count == 0 ? 0 : count - 1) * sizeof(Slot); }
-    static Node* of(Slot slot) { return reinterpret_cast<Node*>(slot & ~Slot{1}); } // NOLINT: as above
+    static Node* of(Slot slot) { return reinterpret_cast<Node*>(slot & ~Slot{1}); } // NOLINT: tagged pointer
     Slot slot() const { return reinterpret_cast<Slot>(this) | 1; }
 };
 
@@ -47,11 +47,11 @@ void NameTable::Garbage::Free::operator()(const Page* page) const {
 }
 NameTable::Garbage::~Garbage() = default;
 
-NameTable::NameTable() : root_(std::make_unique<Root>()) { root_->pages.fill(&no_names); }
+NameTable::NameTable() : root_(std::make_unique<Root>()) { root_->pages.fill(&empty_page); }
 
 NameTable::~NameTable() {
     for (const auto* page : root_->pages) {
-        if (page == &no_names) continue;
+        if (page == &empty_page) continue;
         for (const auto slot : page->slots) free_all(slot);
         Garbage::Free{memory()}(page);
     }
@@ -60,7 +60,7 @@ NameTable::~NameTable() {
 void NameTable::free_all(Slot slot) {
     if (slot == 0) return;
     if (!is_node(slot)) {
-        FreeEntry{memory()}(entry_of(slot));
+        EntryDeleter{memory()}(entry_of(slot));
         return;
     }
     auto* node = Node::of(slot);
@@ -71,11 +71,11 @@ void NameTable::free_all(Slot slot) {
 const Entry* NameTable::find(const Root& root, std::uint64_t hash, Bytes name) {
     auto slot = root.slot(hash);
     for (unsigned shift = root_bits; slot != 0; shift += node_bits) {
-        if (!is_node(slot)) return is_it(*entry_of(slot), hash, name) ? entry_of(slot) : nullptr;
+        if (!is_node(slot)) return matches(*entry_of(slot), hash, name) ? entry_of(slot) : nullptr;
         const auto* node = Node::of(slot);
-        if (node->listed != 0) {
+        if (node->is_list != 0) {
             for (std::size_t i = 0; i < node->count; ++i)
-                if (is_it(*entry_of(node->slots[i]), hash, name)) return entry_of(node->slots[i]);
+                if (matches(*entry_of(node->slots[i]), hash, name)) return entry_of(node->slots[i]);
             return nullptr;
         }
         const auto bit = 1ULL << (hash >> shift & 63);
@@ -85,30 +85,30 @@ const Entry* NameTable::find(const Root& root, std::uint64_t hash, Bytes name) {
     return nullptr;
 }
 
-void NameTable::fetch(const Root& root, std::span<const std::uint64_t> hashes) {
-    // A step of each in turn: while one waits for memory, the others do too.
+void NameTable::prefetch(const Root& root, std::span<const std::uint64_t> hashes) {
+    // Advances all lookups by one step at a time, so that their cache misses overlap.
     struct Walk {
-        const Slot* slot; ///< nothing: read the node
+        const Slot* slot; ///< null: the next step reads the node
         const Node* node;
         std::uint64_t hash;
         unsigned shift;
     };
-    std::array<Walk, most_fetched> walks;
-    auto left = std::min(hashes.size(), walks.size());
-    for (std::size_t i = 0; i < left; ++i) {
+    std::array<Walk, max_prefetch> walks;
+    auto active = std::min(hashes.size(), walks.size());
+    for (std::size_t i = 0; i < active; ++i) {
         walks[i] = {&root.slot(hashes[i]), nullptr, hashes[i], root_bits};
         __builtin_prefetch(walks[i].slot);
     }
-    while (left > 0) {
-        std::size_t kept = 0;
-        for (std::size_t i = 0; i < left; ++i) {
+    while (active > 0) {
+        std::size_t next_active = 0;
+        for (std::size_t i = 0; i < active; ++i) {
             auto walk = walks[i];
             if (walk.slot != nullptr) {
                 const auto slot = *walk.slot;
                 if (slot == 0) continue;
                 if (!is_node(slot)) {
                     const auto* entry = reinterpret_cast<const char*>(entry_of(slot));
-                    for (std::size_t at = 0; at < fetched_of_entry; at += 64) __builtin_prefetch(entry + at);
+                    for (std::size_t at = 0; at < entry_prefetch_bytes; at += 64) __builtin_prefetch(entry + at);
                     continue;
                 }
                 walk.slot = nullptr;
@@ -116,27 +116,27 @@ void NameTable::fetch(const Root& root, std::span<const std::uint64_t> hashes) {
                 __builtin_prefetch(walk.node);
             } else {
                 const auto bit = 1ULL << (walk.hash >> walk.shift & 63);
-                if (walk.node->listed != 0 || (walk.node->used & bit) == 0) continue;
+                if (walk.node->is_list != 0 || (walk.node->used & bit) == 0) continue;
                 walk.slot = &walk.node->slots[std::popcount(walk.node->used & (bit - 1))];
                 walk.shift += node_bits;
                 __builtin_prefetch(walk.slot);
             }
-            walks[kept++] = walk;
+            walks[next_active++] = walk;
         }
-        left = kept;
+        active = next_active;
     }
 }
 
-void NameTable::drop(const Entry* entry) { garbage_.entries.emplace_back(entry, FreeEntry{memory()}); }
-void NameTable::drop(Node* node) { garbage_.nodes.emplace_back(node, Garbage::Free{memory()}); }
+void NameTable::retire(const Entry* entry) { garbage_.entries.emplace_back(entry, EntryDeleter{memory()}); }
+void NameTable::retire(Node* node) { garbage_.nodes.emplace_back(node, Garbage::Free{memory()}); }
 
 const NameTable::Root* NameTable::version() {
     shared_ = true;
-    own_pages_.reset();
+    writable_pages_.reset();
     return root_.get();
 }
 
-NameTable::Slot& NameTable::own_slot(std::uint64_t hash) {
+NameTable::Slot& NameTable::writable_slot(std::uint64_t hash) {
     if (shared_) {
         auto copy = std::make_unique<Root>(*root_);
         garbage_.roots.push_back(std::move(root_));
@@ -144,33 +144,33 @@ NameTable::Slot& NameTable::own_slot(std::uint64_t hash) {
         shared_ = false;
     }
     const auto at = hash % Root::width;
-    if (auto& page = root_->pages[at]; !own_pages_[at]) {
+    if (auto& page = root_->pages[at]; !writable_pages_[at]) {
         auto* copy = new (memory()->allocate(sizeof(Page), alignof(Page))) Page(*page);
-        if (page != &no_names) garbage_.pages.emplace_back(page, Garbage::Free{memory()});
+        if (page != &empty_page) garbage_.pages.emplace_back(page, Garbage::Free{memory()});
         page = copy;
-        own_pages_[at] = true;
+        writable_pages_[at] = true;
     }
     return const_cast<Slot&>(root_->slot(hash));
 }
 
 void NameTable::set(EntryPtr entry) {
-    auto& slot = own_slot(entry->hash);
-    slot = put(slot, std::move(entry), root_bits);
+    auto& slot = writable_slot(entry->hash);
+    slot = insert(slot, std::move(entry), root_bits);
 }
 
-NameTable::Slot NameTable::put(Slot into, EntryPtr entry, unsigned shift) {
+NameTable::Slot NameTable::insert(Slot into, EntryPtr entry, unsigned shift) {
     if (into == 0) return reinterpret_cast<Slot>(entry.release());
     const auto name = entry->name();
     const auto hash = entry->hash;
     if (!is_node(into)) {
         const auto* there = entry_of(into);
-        if (is_it(*there, hash, name)) {
-            drop(there);
+        if (matches(*there, hash, name)) {
+            retire(there);
             return reinterpret_cast<Slot>(entry.release());
         }
-        if (shift >= deepest) {
+        if (shift >= max_shift) {
             auto* both = make_node(2);
-            both->listed = 1;
+            both->is_list = 1;
             both->slots[0] = into;
             both->slots[1] = reinterpret_cast<Slot>(entry.release());
             return both->slot();
@@ -178,18 +178,18 @@ NameTable::Slot NameTable::put(Slot into, EntryPtr entry, unsigned shift) {
         auto* one = make_node(1);
         one->used = 1ULL << (there->hash >> shift & 63);
         one->slots[0] = into;
-        return put(one->slot(), std::move(entry), shift);
+        return insert(one->slot(), std::move(entry), shift);
     }
     auto* node = Node::of(into);
-    if (node->listed != 0) {
+    if (node->is_list != 0) {
         std::size_t at = 0;
-        while (at < node->count && !is_it(*entry_of(node->slots[at]), hash, name)) ++at;
+        while (at < node->count && !matches(*entry_of(node->slots[at]), hash, name)) ++at;
         auto* copy = make_node(at < node->count ? node->count : node->count + 1U);
-        copy->listed = 1;
+        copy->is_list = 1;
         std::memcpy(copy->slots, node->slots, node->count * sizeof(Slot));
-        if (at < node->count) drop(entry_of(node->slots[at]));
+        if (at < node->count) retire(entry_of(node->slots[at]));
         copy->slots[at] = reinterpret_cast<Slot>(entry.release());
-        drop(node);
+        retire(node);
         return copy->slot();
     }
     const auto bit = 1ULL << (hash >> shift & 63);
@@ -198,8 +198,8 @@ NameTable::Slot NameTable::put(Slot into, EntryPtr entry, unsigned shift) {
         auto* copy = make_node(node->count);
         copy->used = node->used;
         std::memcpy(copy->slots, node->slots, node->count * sizeof(Slot));
-        copy->slots[at] = put(node->slots[at], std::move(entry), shift + node_bits);
-        drop(node);
+        copy->slots[at] = insert(node->slots[at], std::move(entry), shift + node_bits);
+        retire(node);
         return copy->slot();
     }
     auto* copy = make_node(node->count + 1U);
@@ -207,42 +207,42 @@ NameTable::Slot NameTable::put(Slot into, EntryPtr entry, unsigned shift) {
     std::memcpy(copy->slots, node->slots, at * sizeof(Slot));
     copy->slots[at] = reinterpret_cast<Slot>(entry.release());
     std::memcpy(copy->slots + at + 1, node->slots + at, (node->count - at) * sizeof(Slot));
-    drop(node);
+    retire(node);
     return copy->slot();
 }
 
 void NameTable::erase(std::uint64_t hash, Bytes name) {
     if (find(hash, name) == nullptr) return;
-    auto& slot = own_slot(hash);
-    slot = without(slot, hash, name, root_bits);
+    auto& slot = writable_slot(hash);
+    slot = remove(slot, hash, name, root_bits);
 }
 
-/// The name is there.
-NameTable::Slot NameTable::without(Slot from, std::uint64_t hash, Bytes name, unsigned shift) {
+/// The name must exist.
+NameTable::Slot NameTable::remove(Slot from, std::uint64_t hash, Bytes name, unsigned shift) {
     if (!is_node(from)) {
-        drop(entry_of(from));
+        retire(entry_of(from));
         return 0;
     }
     auto* node = Node::of(from);
     std::size_t at = 0;
     std::uint64_t bit = 0;
-    Slot left = 0;
-    if (node->listed != 0) {
-        while (!is_it(*entry_of(node->slots[at]), hash, name)) ++at;
-        drop(entry_of(node->slots[at]));
+    Slot remaining = 0;
+    if (node->is_list != 0) {
+        while (!matches(*entry_of(node->slots[at]), hash, name)) ++at;
+        retire(entry_of(node->slots[at]));
     } else {
         bit = 1ULL << (hash >> shift & 63);
         at = static_cast<std::size_t>(std::popcount(node->used & (bit - 1)));
-        left = without(node->slots[at], hash, name, shift + node_bits);
+        remaining = remove(node->slots[at], hash, name, shift + node_bits);
     }
-    drop(node);
-    if (left == 0 && node->count == 1) return 0;
-    auto* copy = make_node(left == 0 ? node->count - 1U : node->count);
-    copy->listed = node->listed;
-    copy->used = left == 0 ? node->used & ~bit : node->used;
+    retire(node);
+    if (remaining == 0 && node->count == 1) return 0;
+    auto* copy = make_node(remaining == 0 ? node->count - 1U : node->count);
+    copy->is_list = node->is_list;
+    copy->used = remaining == 0 ? node->used & ~bit : node->used;
     std::memcpy(copy->slots, node->slots, at * sizeof(Slot));
-    if (left != 0) {
-        copy->slots[at] = left;
+    if (remaining != 0) {
+        copy->slots[at] = remaining;
         std::memcpy(copy->slots + at + 1, node->slots + at + 1, (node->count - at - 1) * sizeof(Slot));
     } else {
         std::memcpy(copy->slots + at, node->slots + at + 1, (node->count - at - 1) * sizeof(Slot));

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "dns/entry.h"
+#include "dns/name_arena.h"
 #include "dns/name_key.h"
-#include "dns/name_memory.h"
 
 #include <bitset>
 #include <cstdint>
@@ -11,14 +11,15 @@
 
 namespace orrery::dns {
 
-/// A map from names to entries of which a writer makes new versions that share all that did not change: a change of one name in
-/// 100,000 copies one path. Readers see the version they loaded, whole. One writer at a time; what a change made unreachable is
-/// handed out by `take_garbage`, and may be freed, by the writer, when no reader can be in an older version.
+/// A persistent hash array mapped trie from names to entries. Each change makes a new version that shares all unchanged nodes: a
+/// change of one name among 100,000 copies one path. Readers use the version they loaded. One writer at a time: it collects the
+/// nodes that a change made unreachable with `release_garbage`, and frees them when no reader can use an older version.
 class NameTable {
 public:
-    using Slot = std::uintptr_t; ///< nothing, an Entry, or a Node with its lowest bit set
+    using Slot = std::uintptr_t; ///< 0, an Entry*, or a Node* with its lowest bit set
     struct Node;
-    /// The first level is wide, so that most of 100,000 names are one step away, and in pages, so that a change copies few of them.
+    /// The first level is wide, so that most of 100,000 names are one step away. It is divided into pages, so that a change copies
+    /// one page only.
     struct Page {
         static constexpr std::size_t width = 1 << 10;
         std::array<Slot, width> slots{};
@@ -28,7 +29,7 @@ public:
         std::array<const Page*, width> pages;
         const Slot& slot(std::uint64_t hash) const { return pages[hash % width]->slots[hash / width % Page::width]; }
     };
-    /// What became unreachable.
+    /// Unreachable nodes, pages, entries and roots. The destructor frees them.
     class Garbage {
     public:
         Garbage() = default;
@@ -54,35 +55,35 @@ public:
     NameTable(const NameTable&) = delete;
     NameTable& operator=(const NameTable&) = delete;
 
-    /// The entry of `name`, or nothing. Of readers, with a root they got from a snapshot.
+    /// The entry of `name`, or null. For readers, with the root of a snapshot.
     static const Entry* find(const Root& root, std::uint64_t hash, Bytes name);
 
-    /// Has the memory fetched that `find` will need for each of these, all at once. At most `most_fetched`.
-    static void fetch(const Root& root, std::span<const std::uint64_t> hashes);
-    static constexpr std::size_t most_fetched = 64;
+    /// Prefetches the memory that `find` will read for these hashes; the cache misses overlap. At most `max_prefetch` hashes.
+    static void prefetch(const Root& root, std::span<const std::uint64_t> hashes);
+    static constexpr std::size_t max_prefetch = 64;
 
-    /// The version that holds all changes so far. It will not change any more.
+    /// Freezes and returns the current version; later changes make a new one.
     const Root* version();
-    /// Where entries must be made.
-    std::pmr::memory_resource* memory() { return memory_.get(); }
+    /// The arena in which entries must be allocated.
+    std::pmr::memory_resource* memory() { return arena_.get(); }
     void set(EntryPtr entry);
     void erase(std::uint64_t hash, Bytes name);
     const Entry* find(std::uint64_t hash, Bytes name) const { return find(*root_, hash, name); }
-    Garbage take_garbage() { return std::exchange(garbage_, {}); }
+    Garbage release_garbage() { return std::exchange(garbage_, {}); }
 
 private:
-    Slot& own_slot(std::uint64_t hash);
-    Slot put(Slot into, EntryPtr entry, unsigned shift);
-    Slot without(Slot from, std::uint64_t hash, Bytes name, unsigned shift);
+    Slot& writable_slot(std::uint64_t hash);
+    Slot insert(Slot into, EntryPtr entry, unsigned shift);
+    Slot remove(Slot from, std::uint64_t hash, Bytes name, unsigned shift);
     Node* make_node(std::size_t count);
-    void drop(const Entry* entry);
-    void drop(Node* node);
+    void retire(const Entry* entry);
+    void retire(Node* node);
     void free_all(Slot slot);
 
-    NameMemory memory_;
+    NameArena arena_;
     std::unique_ptr<Root> root_;
-    bool shared_ = false; ///< a reader may have the root, and all pages but these
-    std::bitset<Root::width> own_pages_;
+    bool shared_ = false;                     ///< a reader may use the root
+    std::bitset<Root::width> writable_pages_; ///< pages that no reader uses
     Garbage garbage_;
 };
 

@@ -6,7 +6,7 @@
 
 namespace orrery::dns {
 
-TEST(Name, ComesBackFromItsText) {
+TEST(Name, TextRoundTrip) {
     for (const auto* text : {".", "consul", "web.service.consul", "a\\.b.c", "x\\032y.z", "\\000.a"}) {
         const auto name = Name::from_text(text);
         ASSERT_TRUE(name.ok()) << text;
@@ -17,7 +17,7 @@ TEST(Name, ComesBackFromItsText) {
     EXPECT_EQ(Name::from_text("WeB.Consul")->lowered(), "web.consul");
 }
 
-TEST(NameKey, IsTheSameInAnyCaseAndHasEveryOtherByteAsItIs) {
+TEST(NameKey, LowersLettersAndKeepsAllOtherBytes) {
     for (std::size_t length = 1; length <= 24; ++length)
         for (std::size_t place = 0; place < length; ++place)
             for (int byte = 0; byte < 256; ++byte) {
@@ -26,7 +26,7 @@ TEST(NameKey, IsTheSameInAnyCaseAndHasEveryOtherByteAsItIs) {
                 wire[1 + place] = static_cast<std::uint8_t>(byte);
                 wire.back() = 0;
                 const NameKey key{Bytes(wire)};
-                ASSERT_EQ(key.tail()[1 + place], lower(wire[1 + place])) << length << ' ' << place << ' ' << byte;
+                ASSERT_EQ(key.suffix()[1 + place], lower(wire[1 + place])) << length << ' ' << place << ' ' << byte;
                 auto lowered = wire;
                 lowered[1 + place] = lower(wire[1 + place]);
                 ASSERT_EQ(key.hash(), NameKey{Bytes(lowered)}.hash());
@@ -35,7 +35,7 @@ TEST(NameKey, IsTheSameInAnyCaseAndHasEveryOtherByteAsItIs) {
             }
 }
 
-TEST(Name, RefusesWhatIsTooLongOrEmpty) {
+TEST(Name, RejectsTooLongNamesAndEmptyLabels) {
     for (const std::string& text :
          {std::string("a..b"), std::string(".a"), std::string(64, 'a'), std::string("\\300.a"), std::string("a\\")})
         EXPECT_FALSE(Name::from_text(text).ok()) << text;
@@ -48,7 +48,7 @@ TEST(Name, RefusesWhatIsTooLongOrEmpty) {
     EXPECT_FALSE(Name::from_text(longest + ".c").ok());
 }
 
-TEST(Name, KnowsItsParts) {
+TEST(Name, LabelsAndParents) {
     const auto name = *Name::from_text("a.b.c");
     EXPECT_EQ(name.label_count(), 3U);
     EXPECT_EQ(name.labels().at(1), "b");
@@ -66,7 +66,7 @@ TEST(Name, KnowsItsParts) {
     EXPECT_FALSE(made.prepend(std::string(64, 'x')));
 }
 
-TEST(Name, ReadsPointersBackwardsOnly) {
+TEST(Name, AcceptsOnlyBackwardPointers) {
     //                                        0     1    2    3  4     5    6    7     8
     const std::vector<std::uint8_t> message{1, 'a', 0, 1, 'b', 0xC0, 0, 0xC0, 7, 0xC0, 9};
     std::size_t at = 3;

@@ -14,72 +14,101 @@
 
 namespace orrery::dns {
 
-/// What one secondary knows of our zones, and what it is to be told when (RFC 1996). No socket, no clock: `Notify` has those.
-class NotifyPlan {
+/// The NOTIFY state of one secondary (RFC 1996): which messages are due, and what the secondary answered. Pure logic
+/// without socket and clock; `Notifier` provides those.
+class NotifySchedule {
 public:
-    static constexpr auto pause = std::chrono::seconds(5);    ///< at least so long between two changes told of one zone
-    static constexpr int attempts = 6;                        ///< then it is given up until the next change
-    static constexpr auto patience = std::chrono::seconds(1); ///< for the first answer; twice as long for each further one
+    static constexpr auto min_interval = std::chrono::seconds(5);     ///< between the notifications of two changes of one zone
+    static constexpr int max_attempts = 6;                            ///< then the zone is not sent until its next change
+    static constexpr auto response_timeout = std::chrono::seconds(1); ///< of the first attempt; doubled for each further one
+    /// The serial of the secondary is queried this long after the notification, and then at this interval.
+    static constexpr auto check_after = std::chrono::seconds(3), check_every = std::chrono::seconds(300);
 
-    /// The zones as they are now. One that is new, or whose serial is another than before, is to be told.
-    void see(const std::vector<Authority::ZoneSerial>& zones, SteadyTime now);
+    /// Sets the current zones. New zones and zones with a changed serial become due.
+    void update_zones(const std::vector<Authority::ZoneSerial>& zones, SteadyTime now);
 
-    struct News {
+    struct Request {
         Name zone;
-        std::uint16_t id = 0;
+        std::uint16_t id = 0; ///< message id
     };
     struct Due {
-        std::vector<News> send;
-        std::vector<Name> given_up; ///< that nobody confirmed, each time it was sent
+        std::vector<Request> notify;
+        std::vector<Request> check; ///< zones whose serial at the secondary is to be queried
+        std::vector<Name> given_up; ///< zones without a response to any attempt
     };
-    /// What is to be sent now, at most `most`; it is due again when nobody answers. `id` makes numbers that cannot be guessed.
-    Due due(SteadyTime now, std::size_t most, const std::function<std::uint16_t()>& id);
+    /// The messages to send now, at most `max_messages`. They become due again unless the secondary responds. `id` makes
+    /// unpredictable message ids.
+    Due due(SteadyTime now, std::size_t max_messages, const std::function<std::uint16_t()>& id);
 
-    /// A packet from the secondary: what it says to which of our messages. Nothing: it answers none that waits.
-    struct Answer {
+    struct Response {
         Name zone;
         Rcode rcode = Rcode::noerror;
     };
-    std::optional<Answer> take(Bytes packet);
+    /// Handles a packet from the secondary. nullopt: it is not a response to a pending notification.
+    std::optional<Response> handle_response(Bytes packet);
+    /// Handles a packet from the secondary; false if it is not a response to a pending serial query.
+    bool handle_serial_response(Bytes packet);
 
-    std::size_t waiting() const; ///< zones that it has not answered for
-    static std::vector<std::uint8_t> message(const News& news);
+    /// A zone that the secondary does not transfer because its serial is later than ours (RFC 1982).
+    struct ZoneAhead {
+        Name zone;
+        std::uint32_t secondary_serial = 0, our_serial = 0;
+    };
+    /// `next_serial`: the lowest serial, without the zone's offset, of the next change; 0: compare with the zones' current serials.
+    std::vector<ZoneAhead> zones_ahead(std::uint64_t next_serial) const;
+
+    std::size_t pending() const; ///< number of zones without a response
+    static std::vector<std::uint8_t> message(const Request& request);
+    static std::vector<std::uint8_t> serial_query(const Request& request);
 
 private:
-    struct Known {
+    struct ZoneStatus {
         Name zone;
-        std::uint32_t serial = 0;
-        bool settled = false; ///< confirmed, refused or given up
-        int tried = 0;
+        std::uint32_t serial = 0, offset = 0;
+        bool done = false; ///< confirmed, refused or given up
+        int attempts = 0;
         std::uint16_t id = 0;
-        SteadyTime next{};
-        std::optional<SteadyTime> told; ///< when it was last told of a change, the first time it was sent
+        SteadyTime next_attempt{};
+        std::optional<SteadyTime> notified_at; ///< first attempt of the last notification
+        std::optional<SteadyTime> check_at;
+        std::optional<std::uint16_t> check_id; ///< of a pending serial query
+        std::optional<std::uint32_t> secondary_serial;
     };
-    std::map<std::string, Known> zones_;
+    std::map<std::string, ZoneStatus> zones_;
 };
 
-/// Tells secondaries of every change of a zone's serial, over UDP, again until they answer. At its start it tells of all zones.
+/// A secondary with a later serial than our next one: it will not transfer the zone.
+struct SecondaryAhead {
+    Name zone;
+    std::string secondary; ///< its address
+    std::uint32_t serial = 0, our_serial = 0;
+    std::string message() const; ///< includes the remedy
+};
+
+/// Notifies secondaries over UDP of every change of a zone's serial, and of all zones at the start. Retries until they respond.
 /// Loop thread only.
-class Notify {
+class Notifier {
 public:
     using Endpoint = asio::ip::udp::endpoint;
     struct Options {
         std::vector<Endpoint> secondaries;
-        std::optional<asio::ip::address> from; ///< where we answer, so that secondaries know us; else what the routes say
+        std::optional<asio::ip::address> from; ///< source address, by which secondaries recognize this server; default: by route
+        std::function<std::uint64_t()> upcoming_serial; ///< lowest serial of the next change; unset: the zone's current serial
+        std::function<void(std::vector<SecondaryAhead>)> on_ahead; ///< called when the list changes
     };
-    Notify(asio::any_io_executor executor, Clock& clock, std::shared_ptr<const Authority> authority, Options options);
-    ~Notify();
+    Notifier(asio::any_io_executor executor, Clock& clock, std::shared_ptr<const Authority> authority, Options options);
+    ~Notifier();
 
-    /// Works until it is cancelled.
+    /// Runs until it is cancelled.
     asio::awaitable<void> run(Context ctx);
 
     struct Counts {
         std::uint64_t sent = 0, confirmed = 0, refused = 0, given_up = 0;
-        std::size_t waiting = 0;
+        std::size_t pending = 0, ahead = 0;
     };
     Counts counts() const;
 
-    /// "192.0.2.53", "192.0.2.53:5353", "[2001:db8::53]:5353"; port 53 unless said. `invalid` for anything else.
+    /// "192.0.2.53", "192.0.2.53:5353", "2001:db8::53", "[2001:db8::53]:5353"; the default port is 53. `invalid`.
     static Result<Endpoint> parse(std::string_view text);
 
 private:

@@ -21,8 +21,8 @@ namespace orrery::dns {
 
 namespace {
 
-constexpr auto log_every = std::chrono::milliseconds(20);
-constexpr std::size_t log_at_once = 256 * 1024; ///< bytes gathered for one write
+constexpr auto flush_interval = std::chrono::milliseconds(20);
+constexpr std::size_t max_write_bytes = 256 * 1024;
 
 std::string class_text(std::uint16_t of) {
     switch (of) {
@@ -33,7 +33,7 @@ std::string class_text(std::uint16_t of) {
     }
 }
 
-std::string code_text(Rcode code) {
+std::string rcode_text(Rcode code) {
     switch (code) {
     case Rcode::noerror: return "NOERROR";
     case Rcode::formerr: return "FORMERR";
@@ -54,9 +54,9 @@ struct QueryLog::State {
     int fd = -1;
     std::uint64_t size = 0; ///< of the file
     ino_t inode = 0;
-    bool complained = false;
-    std::string gathered;
-    std::uint64_t gathered_lines = 0;
+    bool warned = false; ///< since the last successful write
+    std::string buffer;
+    std::uint64_t buffered_lines = 0;
     std::atomic<std::uint64_t> written{0}, lost{0};
     std::mutex mutex;
     std::condition_variable wake;
@@ -70,30 +70,31 @@ struct QueryLog::State {
     Result<Unit> open() {
         close();
         fd = ::open(options.file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
-        struct stat seen{};
-        if (fd < 0 || ::fstat(fd, &seen) != 0)
-            return Error{Code::unavailable, fmt::format("the log of DNS questions, {}: {}", options.file, std::strerror(errno)),
-                         "name a file in a folder that this server may write to"};
-        size = static_cast<std::uint64_t>(seen.st_size);
-        inode = seen.st_ino;
+        struct stat status{};
+        if (fd < 0 || ::fstat(fd, &status) != 0)
+            return Error{Code::unavailable, fmt::format("cannot open the DNS query log {}: {}", options.file, std::strerror(errno)),
+                         "set dns.query_log to a file in a directory that this server can write to"};
+        size = static_cast<std::uint64_t>(status.st_size);
+        inode = status.st_ino;
         return Unit{};
     }
-    bool is_ours() const {
-        struct stat seen{};
-        return fd >= 0 && ::stat(options.file.c_str(), &seen) == 0 && seen.st_ino == inode;
+    /// False if the file was moved away or replaced.
+    bool is_current_file() const {
+        struct stat status{};
+        return fd >= 0 && ::stat(options.file.c_str(), &status) == 0 && status.st_ino == inode;
     }
 
     void write() {
-        if (gathered.empty()) return;
-        if (size > 0 && size + gathered.size() > options.most_bytes && is_ours()) {
+        if (buffer.empty()) return;
+        if (size > 0 && size + buffer.size() > options.max_file_bytes && is_current_file()) {
             std::ignore = std::rename(options.file.c_str(), (options.file + ".1").c_str());
             close();
         }
-        const auto opened = is_ours() ? Result<Unit>(Unit{}) : open();
+        const auto opened = is_current_file() ? Result<Unit>(Unit{}) : open();
         std::size_t done = 0;
         int error = 0;
-        while (opened.ok() && done < gathered.size() && error == 0) {
-            const auto now = ::write(fd, gathered.data() + done, gathered.size() - done);
+        while (opened.ok() && done < buffer.size() && error == 0) {
+            const auto now = ::write(fd, buffer.data() + done, buffer.size() - done);
             if (now > 0)
                 done += static_cast<std::size_t>(now);
             else if (errno != EINTR)
@@ -101,24 +102,24 @@ struct QueryLog::State {
         }
         size += done;
         if (opened.ok() && error == 0) {
-            written += gathered_lines;
-            complained = false;
+            written += buffered_lines;
+            warned = false;
         } else {
-            lost += gathered_lines; // some of them may be there: more are not claimed
-            if (!std::exchange(complained, true))
-                log::warn(Context::background(), "DNS questions are not logged: {}",
+            lost += buffered_lines; // an upper bound: some lines may have been written
+            if (!std::exchange(warned, true))
+                log::warn(Context::background(), "DNS query log disabled until writing succeeds: {}",
                           opened.ok() ? fmt::format("{}: {}", options.file, std::strerror(error)) : opened.error().message);
         }
-        gathered.clear();
-        gathered_lines = 0;
+        buffer.clear();
+        buffered_lines = 0;
     }
 
     std::size_t drain() {
-        const auto count = authority->take_queries([this](const Authority::Asked& one) {
+        const auto count = authority->drain_query_log([this](const Authority::LoggedQuery& one) {
             const auto text = line(one) + '\n';
-            if (gathered.size() + text.size() > std::min<std::uint64_t>(log_at_once, options.most_bytes)) write();
-            gathered += text;
-            ++gathered_lines;
+            if (buffer.size() + text.size() > std::min<std::uint64_t>(max_write_bytes, options.max_file_bytes)) write();
+            buffer += text;
+            ++buffered_lines;
         });
         write();
         return count;
@@ -128,7 +129,7 @@ struct QueryLog::State {
         for (bool last = false; !last;) {
             {
                 std::unique_lock lock(mutex);
-                wake.wait_for(lock, log_every, [this] { return stopping; });
+                wake.wait_for(lock, flush_interval, [this] { return stopping; });
                 last = stopping;
             }
             drain();
@@ -164,13 +165,13 @@ void QueryLog::stop() {
 
 QueryLog::Counts QueryLog::counts() const { return {state_->written, state_->lost}; }
 
-std::string QueryLog::line(const Authority::Asked& asked) {
+std::string QueryLog::line(const Authority::LoggedQuery& query) {
     std::array<char, INET6_ADDRSTRLEN> client{};
-    ::inet_ntop(asked.asker.v6 ? AF_INET6 : AF_INET, asked.asker.address.data(), client.data(), client.size());
-    return fmt::format("{} {} {} {} {} {} {} {}", to_rfc3339(asked.time),
-                       asked.asker.transport == Asker::Transport::udp ? "udp" : "tcp", client.data(),
-                       asked.name.is_root() ? "." : asked.name.to_text(), type_name(asked.type), class_text(asked.dns_class),
-                       code_text(asked.rcode), asked.size);
+    ::inet_ntop(query.client.v6 ? AF_INET6 : AF_INET, query.client.address.data(), client.data(), client.size());
+    return fmt::format("{} {} {} {} {} {} {} {}", to_rfc3339(query.time),
+                       query.client.transport == Client::Transport::udp ? "udp" : "tcp", client.data(),
+                       query.name.is_root() ? "." : query.name.to_text(), type_name(query.type), class_text(query.dns_class),
+                       rcode_text(query.rcode), query.size);
 }
 
 } // namespace orrery::dns

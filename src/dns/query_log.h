@@ -8,35 +8,35 @@
 
 namespace orrery::dns {
 
-/// Writes what an authority was asked to a file, on a thread of its own: who answers only puts it into a ring of fixed size, and
-/// never waits. A line a question:
+/// Writes the queries of an Authority to a file, on its own thread. Answering threads only write to ring buffers and never wait.
+/// One line per query:
 ///
 ///     2026-11-16T18:30:00.123Z udp 192.0.2.7 www.example.org A IN NOERROR 62
 ///
-/// time, transport, client, name, type, class, code, bytes of the answer (0: the client was over its limit). A file that is full
-/// becomes FILE.1, in the place of the one before; one that somebody moved away is begun anew.
+/// The fields: time, transport, client, name, type, class, rcode, response size (0: dropped by the rate limit). A full file is
+/// renamed to FILE.1, replacing the previous one. If the file was moved away, a new one is created.
 class QueryLog {
 public:
     struct Options {
         std::string file;
-        std::uint64_t most_bytes = 64 << 20; ///< of one file; there are two at most
+        std::uint64_t max_file_bytes = 64 << 20; ///< there are at most two files
     };
     QueryLog(std::shared_ptr<const Authority> authority, Options options);
-    ~QueryLog(); ///< stops
+    ~QueryLog(); ///< stops the thread
     QueryLog(const QueryLog&) = delete;
     QueryLog& operator=(const QueryLog&) = delete;
 
-    /// `unavailable` where the file cannot be written to.
+    /// `unavailable` if the file cannot be opened.
     Result<Unit> start();
-    /// Writes what is left and ends.
+    /// Writes the buffered queries and stops the thread.
     void stop();
 
     struct Counts {
         std::uint64_t written = 0;
-        std::uint64_t lost = 0; ///< that could not be written; those that found no room are the authority's `unlogged`
+        std::uint64_t lost = 0; ///< write errors; a full buffer is counted in Authority::Statistics::query_log_dropped
     };
     Counts counts() const;
-    static std::string line(const Authority::Asked& asked);
+    static std::string line(const Authority::LoggedQuery& query);
 
 private:
     struct State;

@@ -1,4 +1,4 @@
-#include "dns/authority_testing.h"
+#include "dns/authority_fixture.h"
 #include "dns/query_log.h"
 
 #include <filesystem>
@@ -26,7 +26,7 @@ struct LogFolder {
 };
 
 std::shared_ptr<Authority> logged(std::size_t ring, std::uint32_t every = 1) {
-    auto out = std::make_shared<Authority>(Authority::Options{.query_log = ring, .query_log_every = every});
+    auto out = std::make_shared<Authority>(Authority::Options{.query_log_capacity = ring, .query_log_sample_every = every});
     Authority::Update update{.revision = 7};
     update.zones.push_back(example_zone());
     EXPECT_TRUE(out->apply(std::move(update)).ok());
@@ -35,13 +35,13 @@ std::shared_ptr<Authority> logged(std::size_t ring, std::uint32_t every = 1) {
 
 void ask(const Authority& authority, const std::string& of, std::uint16_t type = type::a) {
     Octets out(4096);
-    const Ask question{.of = of, .type = type};
-    authority.respond(question.bytes(), question.asker(), out);
+    const TestQuery question{.of = of, .type = type};
+    authority.respond(question.bytes(), question.client(), out);
 }
 
 } // namespace
 
-TEST(QueryLog, ALineForEachQuestion) {
+TEST(QueryLog, WritesOneLinePerQuery) {
     const LogFolder folder;
     const auto authority = logged(64);
     QueryLog log(authority, {.file = folder.path / "queries"});
@@ -60,7 +60,7 @@ TEST(QueryLog, ALineForEachQuestion) {
     EXPECT_EQ(log.counts().lost, 0U);
 }
 
-TEST(QueryLog, SomeOfThemAreEnough) {
+TEST(QueryLog, LogsOneOfEveryNQueries) {
     const LogFolder folder;
     const auto authority = logged(64, 10);
     QueryLog log(authority, {.file = folder.path / "queries"});
@@ -68,14 +68,14 @@ TEST(QueryLog, SomeOfThemAreEnough) {
     for (int i = 0; i < 50; ++i) ask(*authority, "www.example.test");
     log.stop();
     EXPECT_EQ(log.counts().written, 5U);
-    EXPECT_EQ(authority->statistics().unlogged, 0U); // they were not wanted
+    EXPECT_EQ(authority->statistics().query_log_dropped, 0U); // they were not wanted
 }
 
-TEST(QueryLog, AFullFileMakesRoomForTheNext) {
+TEST(QueryLog, RotatesAFullFile) {
     const LogFolder folder;
     const auto authority = logged(1024);
     for (int round = 0; round < 4; ++round) {
-        QueryLog log(authority, {.file = folder.path / "queries", .most_bytes = 2000});
+        QueryLog log(authority, {.file = folder.path / "queries", .max_file_bytes = 2000});
         ASSERT_TRUE(log.start().ok());
         for (int i = 0; i < 20; ++i) ask(*authority, "r" + std::to_string(round) + ".example.test");
         log.stop();
@@ -85,7 +85,7 @@ TEST(QueryLog, AFullFileMakesRoomForTheNext) {
     std::size_t files = 0;
     for (const auto& one : fs::directory_iterator(folder.path)) files += fs::file_size(one) <= 2000 ? 1 : 100;
     EXPECT_EQ(files, 2U);
-    // Somebody takes it away, as logrotate does: it is begun anew.
+    // The file was moved away, as logrotate does: a new one is created.
     QueryLog log(authority, {.file = folder.path / "queries"});
     ASSERT_TRUE(log.start().ok());
     fs::rename(folder.path / "queries", folder.path / "moved");
@@ -94,11 +94,11 @@ TEST(QueryLog, AFullFileMakesRoomForTheNext) {
     ASSERT_EQ(folder.lines("queries").size(), 1U);
 }
 
-TEST(QueryLog, WhatComesAtOnceIsNoLargerThanAFile) {
+TEST(QueryLog, ABatchNeverExceedsTheFileSize) {
     const LogFolder folder;
     const auto authority = logged(1024);
     for (int i = 0; i < 100; ++i) ask(*authority, "r" + std::to_string(i) + ".example.test");
-    QueryLog log(authority, {.file = folder.path / "queries", .most_bytes = 2000});
+    QueryLog log(authority, {.file = folder.path / "queries", .max_file_bytes = 2000});
     ASSERT_TRUE(log.start().ok());
     log.stop();
     EXPECT_EQ(log.counts().written, 100U);
@@ -106,7 +106,7 @@ TEST(QueryLog, WhatComesAtOnceIsNoLargerThanAFile) {
     for (const auto& one : fs::directory_iterator(folder.path)) EXPECT_LE(fs::file_size(one), 2000U) << one.path();
 }
 
-TEST(QueryLog, WhatCannotBeWrittenIsCountedAndAnswersGoOn) {
+TEST(QueryLog, CountsWriteErrorsWithoutBlocking) {
     const LogFolder folder;
     const auto authority = logged(8);
     const auto refused = QueryLog(authority, {.file = folder.path / "none" / "queries"}).start();

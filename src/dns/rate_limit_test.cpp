@@ -6,15 +6,15 @@ namespace orrery::dns {
 
 namespace {
 
-Asker from(std::array<std::uint8_t, 4> address) {
-    Asker out;
+Client from(std::array<std::uint8_t, 4> address) {
+    Client out;
     std::copy(address.begin(), address.end(), out.address.begin());
     return out;
 }
 
-int answered(RateLimit& limit, const Asker& asker, SteadyTime now, int asked, RateLimit::Kind kind = RateLimit::Kind::positive) {
+int answered(RateLimit& limit, const Client& client, SteadyTime now, int asked, RateLimit::Kind kind = RateLimit::Kind::positive) {
     int out = 0;
-    for (int i = 0; i < asked; ++i) out += limit.check(asker, kind, now, 1) == RateLimit::Verdict::answer ? 1 : 0;
+    for (int i = 0; i < asked; ++i) out += limit.check(client, kind, now, 1) == RateLimit::Action::answer ? 1 : 0;
     return out;
 }
 
@@ -37,18 +37,18 @@ TEST(RateLimit, ANetworkGetsItsBurstAndThenItsRate) {
     EXPECT_EQ(answered(limit, from({192, 0, 2, 1}), now, 50), 20);
 }
 
-TEST(RateLimit, SomeOfWhatIsOverAreToldToUseTcp) {
+TEST(RateLimit, SlipTruncatesSomeResponsesOverTheLimit) {
     RateLimit limit({.per_second = 1, .burst = 1, .slip = 2});
     const SteadyTime now{std::chrono::hours(1)};
-    EXPECT_EQ(limit.check(from({192, 0, 2, 1}), RateLimit::Kind::positive, now, 0), RateLimit::Verdict::answer);
-    EXPECT_EQ(limit.check(from({192, 0, 2, 1}), RateLimit::Kind::positive, now, 0), RateLimit::Verdict::truncate);
-    EXPECT_EQ(limit.check(from({192, 0, 2, 1}), RateLimit::Kind::positive, now, 1), RateLimit::Verdict::drop);
+    EXPECT_EQ(limit.check(from({192, 0, 2, 1}), RateLimit::Kind::positive, now, 0), RateLimit::Action::answer);
+    EXPECT_EQ(limit.check(from({192, 0, 2, 1}), RateLimit::Kind::positive, now, 0), RateLimit::Action::truncate);
+    EXPECT_EQ(limit.check(from({192, 0, 2, 1}), RateLimit::Kind::positive, now, 1), RateLimit::Action::drop);
     RateLimit never({.per_second = 1, .burst = 1, .slip = 0});
     EXPECT_EQ(answered(never, from({192, 0, 2, 1}), now, 5), 1);
-    EXPECT_EQ(never.check(from({192, 0, 2, 1}), RateLimit::Kind::positive, now, 0), RateLimit::Verdict::drop);
+    EXPECT_EQ(never.check(from({192, 0, 2, 1}), RateLimit::Kind::positive, now, 0), RateLimit::Action::drop);
 }
 
-TEST(RateLimit, SomeAreExempt) {
+TEST(RateLimit, ExemptNetworksAreNotLimited) {
     Prefix trusted{.address = {192, 0, 2, 128}, .length = 25};
     RateLimit limit({.per_second = 1, .burst = 1, .exempt = {trusted}});
     const SteadyTime now{std::chrono::hours(1)};

@@ -1,9 +1,11 @@
 #include "dns/rdata.h"
 
+#include "core/truncate.h"
 #include "dns/message.h"
 #include "dns/zone_file.h"
 
 #include <fmt/format.h>
+#include <openssl/evp.h>
 
 #include <algorithm>
 #include <arpa/inet.h>
@@ -18,10 +20,10 @@ namespace {
 struct KnownType {
     std::string_view name;
     std::uint16_t type;
-    std::string_view fields; ///< see `parse_rdata`; empty: only as "\# length hex"
+    std::string_view fields; ///< one letter per field, see below; empty: only as "\# length hex"
 };
-// n name, a IPv4, 6 IPv6, 1 2 4 numbers of so many bytes, t a time, s a string, S strings to the end, q a quoted or plain rest
-// without length, x hex to the end, b base64 to the end, T a type.
+// n: name; a: IPv4; 6: IPv6; 1, 2, 4: integer of that many bytes; t: time; s: string; S: strings to the end; q: string without
+// length byte; x: hex to the end; b: base64 to the end; v: service binding.
 constexpr std::array known_types{
     KnownType{"A", type::a, "a"},
     KnownType{"NS", type::ns, "n"},
@@ -51,8 +53,8 @@ constexpr std::array known_types{
     KnownType{"CDS", 59, "211x"},
     KnownType{"CDNSKEY", 60, "211b"},
     KnownType{"OPENPGPKEY", 61, "b"},
-    KnownType{"SVCB", 64, ""},
-    KnownType{"HTTPS", 65, ""},
+    KnownType{"SVCB", type::svcb, "v"},
+    KnownType{"HTTPS", type::https, "v"},
     KnownType{"SPF", 99, "S"},
     KnownType{"URI", 256, "22q"},
     KnownType{"CAA", 257, "1sq"},
@@ -65,24 +67,54 @@ std::string upper(std::string_view text) {
     return out;
 }
 
-template <class T> std::optional<T> number(std::string_view text) {
+template <class T> std::optional<T> parse_integer(std::string_view text) {
     T value{};
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     return error == std::errc{} && end == text.data() + text.size() && !text.empty() ? std::optional(value) : std::nullopt;
 }
 
-Error invalid_word(const ZoneToken& word, std::string_view wanted) {
-    return {Code::invalid, fmt::format("\"{}\" is no {}", word.text.substr(0, 100), wanted)};
+Error invalid_token(const ZoneToken& token, std::string_view wanted) {
+    return {Code::invalid, fmt::format("\"{}\" is not a valid {}", truncate(token.text, 100), wanted)};
 }
 
-void put_number(std::vector<std::uint8_t>& out, std::uint64_t value, int bytes) {
+int hex_digit(char c) {
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+bool append_hex(std::vector<std::uint8_t>& out, std::string_view text) {
+    if (text.size() % 2 != 0) return false;
+    for (std::size_t i = 0; i < text.size(); i += 2) {
+        const int high = hex_digit(text[i]), low = hex_digit(text[i + 1]);
+        if (high < 0 || low < 0) return false;
+        out.push_back(static_cast<std::uint8_t>(high << 4 | low));
+    }
+    return true;
+}
+
+/// "\# 4 0A000001"
+Result<std::vector<std::uint8_t>> parse_generic(const std::vector<ZoneToken>& tokens, std::size_t& at) {
+    std::vector<std::uint8_t> out;
+    at = std::min<std::size_t>(1, tokens.size() - 1);
+    const auto length = tokens.size() > 1 ? parse_integer<std::uint16_t>(tokens[1].text) : std::nullopt;
+    if (!length) return Error{Code::invalid, "\"\\#\" is followed by a length in bytes"};
+    std::string hex;
+    for (at = 2; at < tokens.size(); ++at) hex += tokens[at].text;
+    at = tokens.size() - 1;
+    if (!append_hex(out, hex)) return Error{Code::invalid, "the data after \"\\#\" and the length is hex, two digits a byte"};
+    if (out.size() != *length)
+        return Error{Code::invalid, fmt::format("the length is {}, but there are {} bytes", *length, out.size())};
+    return out;
+}
+
+} // namespace
+
+void append_integer(std::vector<std::uint8_t>& out, std::uint64_t value, int bytes) {
     while (bytes-- > 0) out.push_back(static_cast<std::uint8_t>(value >> 8 * bytes));
 }
 
-/// A character string without its length: escapes undone.
-Result<std::string> plain(const ZoneToken& word) {
+Result<std::string> unescape(const ZoneToken& token) {
     std::string out;
-    const auto& text = word.text;
+    const auto& text = token.text;
     for (std::size_t i = 0; i < text.size(); ++i) {
         if (text[i] != '\\') {
             out += text[i];
@@ -103,21 +135,7 @@ Result<std::string> plain(const ZoneToken& word) {
     return out;
 }
 
-int hex_digit(char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
-bool put_hex(std::vector<std::uint8_t>& out, std::string_view text) {
-    if (text.size() % 2 != 0) return false;
-    for (std::size_t i = 0; i < text.size(); i += 2) {
-        const int high = hex_digit(text[i]), low = hex_digit(text[i + 1]);
-        if (high < 0 || low < 0) return false;
-        out.push_back(static_cast<std::uint8_t>(high << 4 | low));
-    }
-    return true;
-}
-
-bool put_base64(std::vector<std::uint8_t>& out, std::string_view text) {
+bool append_base64(std::vector<std::uint8_t>& out, std::string_view text) {
     if (text.empty() || text.size() % 4 != 0) return false;
     std::uint32_t bits = 0;
     int count = 0;
@@ -135,28 +153,18 @@ bool put_base64(std::vector<std::uint8_t>& out, std::string_view text) {
             return false;
         if (value < 0) return false;
         bits = bits << 6 | static_cast<std::uint32_t>(value);
-        if (++count % 4 == 0) put_number(out, bits & 0xFFFFFF, 3);
+        if (++count % 4 == 0) append_integer(out, bits & 0xFFFFFF, 3);
     }
     out.resize(out.size() - padding);
     return true;
 }
 
-/// "\# 4 0A000001"
-Result<std::vector<std::uint8_t>> generic(const std::vector<ZoneToken>& words, std::size_t& at) {
-    std::vector<std::uint8_t> out;
-    at = std::min<std::size_t>(1, words.size() - 1);
-    const auto length = words.size() > 1 ? number<std::uint16_t>(words[1].text) : std::nullopt;
-    if (!length) return Error{Code::invalid, "\"\\#\" is followed by a length in bytes"};
-    std::string hex;
-    for (at = 2; at < words.size(); ++at) hex += words[at].text;
-    at = words.size() - 1;
-    if (!put_hex(out, hex)) return Error{Code::invalid, "the data after \"\\#\" and the length is hex, two digits a byte"};
-    if (out.size() != *length)
-        return Error{Code::invalid, fmt::format("{} bytes were announced, {} are there", *length, out.size())};
+std::string to_base64(Bytes data) {
+    std::string out(4 * ((data.size() + 2) / 3) + 1, '\0');
+    out.resize(static_cast<std::size_t>(
+        ::EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()), data.data(), static_cast<int>(data.size()))));
     return out;
 }
-
-} // namespace
 
 std::string type_name(std::uint16_t of) {
     for (const auto& known : known_types)
@@ -164,30 +172,30 @@ std::string type_name(std::uint16_t of) {
     return of == type::any ? "ANY" : of == type::axfr ? "AXFR" : of == type::ixfr ? "IXFR" : fmt::format("TYPE{}", of);
 }
 
-std::uint16_t type_named(std::string_view name) {
+std::uint16_t type_from_name(std::string_view name) {
     const auto wanted = upper(name);
     for (const auto& known : known_types)
         if (known.name == wanted) return known.type;
-    if (wanted.starts_with("TYPE")) return number<std::uint16_t>(std::string_view(wanted).substr(4)).value_or(0);
+    if (wanted.starts_with("TYPE")) return parse_integer<std::uint16_t>(std::string_view(wanted).substr(4)).value_or(0);
     return 0;
 }
 
-Result<Name> zone_name(const ZoneToken& word, const Name& origin) {
-    if (word.quoted) return Error{Code::invalid, "a name is written without quotes"};
-    if (word.text == "@") return origin;
-    TRY(auto name, Name::from_text(word.text));
-    // The last dot is one only where it is not escaped: an even number of backslashes before it.
+Result<Name> parse_zone_name(const ZoneToken& token, const Name& origin) {
+    if (token.quoted) return Error{Code::invalid, "a name is written without quotes"};
+    if (token.text == "@") return origin;
+    TRY(auto name, Name::from_text(token.text));
+    // A trailing dot counts only if it is not escaped: an even number of backslashes precedes it.
     std::size_t slashes = 0;
-    const bool dot = !word.text.empty() && word.text.back() == '.';
-    while (dot && slashes + 1 < word.text.size() && word.text[word.text.size() - 2 - slashes] == '\\') ++slashes;
+    const bool dot = !token.text.empty() && token.text.back() == '.';
+    while (dot && slashes + 1 < token.text.size() && token.text[token.text.size() - 2 - slashes] == '\\') ++slashes;
     if (dot && slashes % 2 == 0) return name;
-    if (!name.append(origin)) return Error{Code::invalid, fmt::format("\"{}\" with its origin is too long for a name", word.text)};
+    if (!name.append(origin)) return Error{Code::invalid, fmt::format("\"{}\" with its origin is too long for a name", token.text)};
     return name;
 }
 
-Result<std::uint32_t> zone_time(std::string_view text) {
+Result<std::uint32_t> parse_ttl(std::string_view text) {
     const Error bad{Code::invalid,
-                    fmt::format("\"{}\" is no time (0 to 2147483647 seconds, or 1h30m, 2d, 1w)", text.substr(0, 50))};
+                    fmt::format("\"{}\" is not a valid time (0 to 2147483647 seconds, or 1h30m, 2d, 1w)", truncate(text, 50))};
     std::uint64_t sum = 0, part = 0;
     bool digits = false, unit_last = false;
     for (const char c : text) {
@@ -217,97 +225,127 @@ Result<std::uint32_t> zone_time(std::string_view text) {
     return static_cast<std::uint32_t>(sum);
 }
 
-Result<std::vector<std::uint8_t>> parse_rdata(std::uint16_t record_type, const std::vector<ZoneToken>& words, const Name& origin,
+namespace {
+
+/// Parses the fields of a record one by one.
+class RdataParser {
+public:
+    RdataParser(const std::vector<ZoneToken>& tokens, const Name& origin, std::size_t& at)
+        : tokens_(tokens), origin_(origin), at_(at) {}
+
+    /// Parses one field, starting at the current token; `at` is the last token that was read.
+    Result<Unit> parse_field(char kind) {
+        const auto& token = tokens_[at_];
+        switch (kind) {
+        case 'n': {
+            TRY(auto name, parse_zone_name(token, origin_));
+            append(name.wire());
+            return Unit{};
+        }
+        case 'a': return parse_address(token, AF_INET);
+        case '6': return parse_address(token, AF_INET6);
+        case '1':
+        case '2':
+        case '4': return parse_number(token, kind - '0');
+        case 't': {
+            TRY(auto time, parse_ttl(token.text));
+            append_integer(out_, time, 4);
+            return Unit{};
+        }
+        case 's': return parse_string(token);
+        case 'S':
+            for (;; ++at_) {
+                TRY(std::ignore, parse_string(tokens_[at_]));
+                if (at_ + 1 == tokens_.size()) return Unit{};
+            }
+        case 'q': {
+            TRY(auto text, unescape(token));
+            out_.insert(out_.end(), text.begin(), text.end());
+            return Unit{};
+        }
+        case 'x':
+            if (!append_hex(out_, rest())) return Error{Code::invalid, "not valid hex (two digits per byte)"};
+            return Unit{};
+        case 'b':
+            if (!append_base64(out_, rest())) return Error{Code::invalid, "not valid base64"};
+            return Unit{};
+        default: return Unit{};
+        }
+    }
+    std::vector<std::uint8_t>& data() { return out_; }
+
+private:
+    void append(Bytes bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
+    Result<Unit> parse_address(const ZoneToken& token, int family) {
+        std::array<std::uint8_t, 16> address{};
+        if (::inet_pton(family, token.text.c_str(), address.data()) != 1)
+            return invalid_token(token, family == AF_INET ? "IPv4 address" : "IPv6 address");
+        append(Bytes(address).first(family == AF_INET ? 4 : 16));
+        return Unit{};
+    }
+    Result<Unit> parse_number(const ZoneToken& token, int bytes) {
+        const auto value = parse_integer<std::uint64_t>(token.text);
+        if (!value || *value >> 8 * bytes != 0)
+            return invalid_token(token, fmt::format("integer from 0 to {}", (1ULL << 8 * bytes) - 1));
+        append_integer(out_, *value, bytes);
+        return Unit{};
+    }
+    Result<Unit> parse_string(const ZoneToken& token) {
+        TRY(auto text, unescape(token));
+        if (text.size() > 255)
+            return Error{Code::invalid,
+                         fmt::format("a string has {} bytes, at most 255 are allowed: split it in two", text.size())};
+        out_.push_back(static_cast<std::uint8_t>(text.size()));
+        out_.insert(out_.end(), text.begin(), text.end());
+        return Unit{};
+    }
+    /// The text of all remaining tokens.
+    std::string rest() {
+        std::string text;
+        for (; at_ < tokens_.size(); ++at_) text += tokens_[at_].text;
+        at_ = tokens_.size() - 1;
+        return text;
+    }
+
+    const std::vector<ZoneToken>& tokens_;
+    const Name& origin_;
+    std::size_t& at_;
+    std::vector<std::uint8_t> out_;
+};
+
+} // namespace
+
+Result<std::vector<std::uint8_t>> parse_rdata(std::uint16_t record_type, const std::vector<ZoneToken>& tokens, const Name& origin,
                                               std::size_t& at) {
     at = 0;
     const auto known =
         std::find_if(known_types.begin(), known_types.end(), [&](const auto& one) { return one.type == record_type; });
-    if (!words.empty() && !words[0].quoted && words[0].text == "\\#") {
-        TRY(auto data, generic(words, at));
+    if (!tokens.empty() && !tokens[0].quoted && tokens[0].text == "\\#") {
+        TRY(auto data, parse_generic(tokens, at));
         if (!is_well_formed(record_type, data))
-            return Error{Code::invalid, fmt::format("these bytes are no data of type {}", type_name(record_type))};
+            return Error{Code::invalid, fmt::format("these bytes are not valid data of type {}", type_name(record_type))};
         return data;
     }
     if (known == known_types.end() || known->fields.empty())
         return Error{Code::unsupported,
-                     fmt::format("data of type {} is written as \"\\# length hex\" here (RFC 3597)", type_name(record_type))};
-    std::vector<std::uint8_t> out;
-    const auto joined = [&] {
-        std::string text;
-        for (; at < words.size(); ++at) text += words[at].text;
-        at = words.size() - 1;
-        return text;
-    };
-    for (std::size_t field = 0; field < known->fields.size(); ++field) {
-        const char kind = known->fields[field];
-        if (at >= words.size()) {
-            at = words.empty() ? 0 : words.size() - 1;
-            return Error{Code::invalid, fmt::format("a record of type {} needs more data", known->name)};
+                     fmt::format("write data of type {} as \"\\# length hex\" (RFC 3597)", type_name(record_type))};
+    if (known->fields == "v") return parse_svcb(tokens, origin, at);
+    RdataParser parser(tokens, origin, at);
+    for (const char kind : known->fields) {
+        if (at >= tokens.size()) {
+            at = tokens.empty() ? 0 : tokens.size() - 1;
+            return Error{Code::invalid, fmt::format("a record of type {} needs more fields", known->name)};
         }
-        const auto& word = words[at];
-        switch (kind) {
-        case 'n': {
-            TRY(auto name, zone_name(word, origin));
-            out.insert(out.end(), name.wire().begin(), name.wire().end());
-            break;
-        }
-        case 'a':
-        case '6': {
-            std::array<std::uint8_t, 16> address{};
-            if (::inet_pton(kind == 'a' ? AF_INET : AF_INET6, word.text.c_str(), address.data()) != 1)
-                return invalid_word(word, kind == 'a' ? "IPv4 address" : "IPv6 address");
-            out.insert(out.end(), address.begin(), address.begin() + (kind == 'a' ? 4 : 16));
-            break;
-        }
-        case '1':
-        case '2':
-        case '4': {
-            const int bytes = kind - '0';
-            const auto value = number<std::uint64_t>(word.text);
-            if (!value || *value >> 8 * bytes != 0)
-                return invalid_word(word, fmt::format("number from 0 to {}", (1ULL << 8 * bytes) - 1));
-            put_number(out, *value, bytes);
-            break;
-        }
-        case 't': {
-            TRY(auto time, zone_time(word.text));
-            put_number(out, time, 4);
-            break;
-        }
-        case 's':
-        case 'S': {
-            do {
-                TRY(auto text, plain(words[at]));
-                if (text.size() > 255)
-                    return Error{Code::invalid,
-                                 fmt::format("a string has {} bytes, at most 255 are allowed: split it in two", text.size())};
-                out.push_back(static_cast<std::uint8_t>(text.size()));
-                out.insert(out.end(), text.begin(), text.end());
-            } while (kind == 'S' && ++at < words.size());
-            if (kind == 'S') --at;
-            break;
-        }
-        case 'q': {
-            TRY(auto text, plain(word));
-            out.insert(out.end(), text.begin(), text.end());
-            break;
-        }
-        case 'x':
-            if (!put_hex(out, joined())) return Error{Code::invalid, "this is no hex, two digits a byte"};
-            break;
-        case 'b':
-            if (!put_base64(out, joined())) return Error{Code::invalid, "this is no base64"};
-            break;
-        default: break;
-        }
+        TRY(std::ignore, parser.parse_field(kind));
         ++at;
-        if (out.size() > 0xFFFF) return Error{Code::too_large, "a record holds at most 65535 bytes"};
+        if (parser.data().size() > 0xFFFF) return Error{Code::too_large, "a record holds at most 65535 bytes"};
     }
-    if (at < words.size())
-        return Error{Code::invalid,
-                     fmt::format("\"{}\" is more than a record of type {} holds", words[at].text.substr(0, 100), known->name)};
-    if (!is_well_formed(record_type, out)) return Error{Code::invalid, fmt::format("these are no data of type {}", known->name)};
-    return out;
+    if (at < tokens.size())
+        return Error{Code::invalid, fmt::format("\"{}\" is after the last field of a record of type {}",
+                                                truncate(tokens[at].text, 100), known->name)};
+    if (!is_well_formed(record_type, parser.data()))
+        return Error{Code::invalid, fmt::format("not valid data of type {}", known->name)};
+    return std::move(parser.data());
 }
 
 bool is_well_formed(std::uint16_t record_type, Bytes data) {
@@ -315,6 +353,7 @@ bool is_well_formed(std::uint16_t record_type, Bytes data) {
         std::find_if(known_types.begin(), known_types.end(), [&](const auto& one) { return one.type == record_type; });
     if (data.size() > 0xFFFF) return false;
     if (known == known_types.end() || known->fields.empty()) return true;
+    if (known->fields == "v") return is_svcb(data);
     std::size_t at = 0;
     for (const char kind : known->fields) {
         std::size_t need = 0;

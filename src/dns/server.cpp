@@ -1,6 +1,6 @@
 #include "dns/server.h"
 
-#include "dns/replies.h"
+#include "dns/udp_batch_sender.h"
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
@@ -34,13 +34,13 @@ namespace {
 namespace asio = boost::asio;
 using Tcp = asio::ip::tcp;
 constexpr auto dns_token = asio::as_tuple(asio::use_awaitable);
-// What a batch touches should stay in the processor's cache: no question is longer than a packet, and answers stand one right
-// behind the other.
-constexpr std::size_t udp_batch = Replies::most, udp_query = 1500, udp_answer = 4096;
-// So many questions are told of while those before them are answered: memory comes meanwhile.
-constexpr std::size_t ahead = 8;
+// The buffers of a batch should stay in the processor's cache: a query is limited to one packet, and responses are written
+// contiguously.
+constexpr std::size_t udp_batch = UdpBatchSender::max_batch, max_udp_query = 1500, max_udp_response = 4096;
+// Number of queries to prefetch memory for while earlier ones are answered.
+constexpr std::size_t prefetch_distance = 8;
 
-/// Closes what it holds.
+/// Owns a file descriptor.
 class Descriptor {
 public:
     Descriptor() = default;
@@ -70,8 +70,8 @@ Error cannot_listen(const std::string& address, std::uint16_t port, std::string_
                  error == EACCES ? "ports below 1024 need CAP_NET_BIND_SERVICE" : "choose another address or port"};
 }
 
-Asker asker_of(const sockaddr_storage& from) {
-    Asker out;
+Client client_of(const sockaddr_storage& from) {
+    Client out;
     if (from.ss_family == AF_INET6) {
         const auto& v6 = reinterpret_cast<const sockaddr_in6&>(from);
         if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
@@ -86,11 +86,11 @@ Asker asker_of(const sockaddr_storage& from) {
     return out;
 }
 
-Asker asker_of(const Tcp::endpoint& from) {
+Client client_of(const Tcp::endpoint& from) {
     sockaddr_storage storage{};
     std::memcpy(&storage, from.data(), from.size());
-    auto out = asker_of(storage);
-    out.transport = Asker::Transport::tcp;
+    auto out = client_of(storage);
+    out.transport = Client::Transport::tcp;
     return out;
 }
 
@@ -108,23 +108,23 @@ struct Server::State : std::enable_shared_from_this<State> {
     std::vector<Descriptor> sockets;
     std::vector<std::thread> threads;
     std::atomic<bool> stopping{false};
-    std::atomic<std::uint64_t> udp_queries{0}, tcp_queries{0}, answers{0}, dropped{0};
+    std::atomic<std::uint64_t> udp_queries{0}, tcp_queries{0}, responses{0}, dropped{0};
     std::atomic<std::size_t> tcp_clients{0};
 
-    // The rest belongs to the TCP thread.
+    // The following members belong to the TCP thread.
     asio::io_context loop{1};
     std::unique_ptr<Tcp::acceptor> acceptor;
-    struct Client {
-        explicit Client(Tcp::socket socket_) : socket(std::move(socket_)), idle(socket.get_executor()) {}
+    struct Connection {
+        explicit Connection(Tcp::socket socket_) : socket(std::move(socket_)), idle(socket.get_executor()) {}
         Tcp::socket socket;
         asio::steady_timer idle;
-        Asker asker{.transport = Asker::Transport::tcp};
-        bool is_neighbour(const Client& other) const {
-            return asker.v6 == other.asker.v6 &&
-                   std::equal(asker.address.begin(), asker.address.begin() + (asker.v6 ? 8 : 4), other.asker.address.begin());
+        Client client{.transport = Client::Transport::tcp};
+        bool is_same_network(const Connection& other) const {
+            return client.v6 == other.client.v6 &&
+                   std::equal(client.address.begin(), client.address.begin() + (client.v6 ? 8 : 4), other.client.address.begin());
         }
     };
-    std::list<std::shared_ptr<Client>> clients; ///< the longest idle first
+    std::list<std::shared_ptr<Connection>> connections; ///< ordered by last use, oldest first
 
     Result<Descriptor> udp_socket(const asio::ip::address& address, std::uint16_t at) const {
         const bool v6 = address.is_v6();
@@ -132,10 +132,10 @@ struct Server::State : std::enable_shared_from_this<State> {
         if (socket.get() < 0) return cannot_listen(options.address, at, "UDP", errno);
         const int on = 1, off = 0;
         if (options.threads > 1) ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
-        // A thread that waits for questions looks up now and then, should nobody be able to wake it.
-        const timeval patience{1, 0};
-        ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-        // Room for what comes while the thread does not run. With CAP_NET_ADMIN as much as this, else up to net.core.rmem_max.
+        // The thread polls `stopping` once a second, in case `shutdown` does not wake it.
+        const timeval timeout{1, 0};
+        ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
+        // Buffers queries while the thread does not run. Without CAP_NET_ADMIN, the size is limited by net.core.rmem_max.
         const int buffer = 4 << 20;
         if (::setsockopt(socket.get(), SOL_SOCKET, SO_RCVBUFFORCE, &buffer, sizeof buffer) != 0)
             ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer);
@@ -144,7 +144,7 @@ struct Server::State : std::enable_shared_from_this<State> {
             if (address.is_unspecified()) ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_RECVPKTINFO, &on, sizeof on);
         } else {
             if (address.is_unspecified()) ::setsockopt(socket.get(), IPPROTO_IP, IP_PKTINFO, &on, sizeof on);
-            // No path MTU discovery: an answer goes out whole or in fragments, never as an error to a forged "too big".
+            // No path MTU discovery: otherwise a forged "fragmentation needed" message could block responses.
             const int dont = IP_PMTUDISC_DONT;
             ::setsockopt(socket.get(), IPPROTO_IP, IP_MTU_DISCOVER, &dont, sizeof dont);
         }
@@ -192,20 +192,20 @@ struct Server::State : std::enable_shared_from_this<State> {
         return Unit{};
     }
 
-    void expect(std::span<const Bytes> asked, std::size_t from) const {
-        if (from < asked.size()) responder->expect(asked.subspan(from, std::min(ahead, asked.size() - from)));
+    void prefetch(std::span<const Bytes> batch, std::size_t from) const {
+        if (from < batch.size()) responder->prefetch(batch.subspan(from, std::min(prefetch_distance, batch.size() - from)));
     }
 
-    /// Datagrams in batches, each answered from where it came to.
+    /// Receives and answers datagrams in batches. Each response leaves from the address that the query was sent to.
     void serve_udp(int fd) {
-        std::vector<std::array<std::uint8_t, udp_query>> in(udp_batch);
-        std::vector<std::uint8_t> out(udp_batch * udp_answer);
+        std::vector<std::array<std::uint8_t, max_udp_query>> in(udp_batch);
+        std::vector<std::uint8_t> out(udp_batch * max_udp_response);
         std::vector<std::array<std::uint8_t, 128>> control(udp_batch);
         std::vector<sockaddr_storage> from(udp_batch);
         std::vector<Bytes> queries(udp_batch);
         std::vector<iovec> in_pieces(udp_batch);
         std::vector<mmsghdr> received(udp_batch);
-        Replies replies(fd);
+        UdpBatchSender sender(fd);
         const auto prepare = [&](std::size_t i) {
             auto& head = received[i].msg_hdr;
             head.msg_namelen = sizeof from[i];
@@ -223,37 +223,37 @@ struct Server::State : std::enable_shared_from_this<State> {
         }
         for (int count = 0; !stopping;) {
             for (std::size_t i = 0; i < static_cast<std::size_t>(std::max(count, 0)); ++i) prepare(i);
-            // Waits for one, then takes what else is there.
+            // Blocks for the first datagram, then takes all that are queued.
             count = ::recvmmsg(fd, received.data(), udp_batch, MSG_WAITFORONE, nullptr);
             if (count <= 0) continue;
             for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) queries[i] = Bytes(in[i].data(), received[i].msg_len);
-            const auto asked = std::span(queries).first(static_cast<std::size_t>(count));
+            const auto batch = std::span(queries).first(static_cast<std::size_t>(count));
             std::size_t out_at = 0;
-            expect(asked, 0);
+            prefetch(batch, 0);
             for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
-                if (i % ahead == 0) expect(asked, i + ahead);
+                if (i % prefetch_distance == 0) prefetch(batch, i + prefetch_distance);
                 const auto& head = received[i].msg_hdr;
-                const auto room = std::span(out).subspan(out_at, udp_answer);
+                const auto room = std::span(out).subspan(out_at, max_udp_response);
                 std::size_t size = 0;
                 if (has_port(from[i]) && (head.msg_flags & MSG_TRUNC) == 0)
-                    size = responder->respond(queries[i], asker_of(from[i]), room);
+                    size = responder->respond(queries[i], client_of(from[i]), room);
                 if (size == 0) {
                     dropped.fetch_add(1, std::memory_order_relaxed);
                     continue;
                 }
-                replies.add(head, room.first(size));
+                sender.add(head, room.first(size));
                 out_at += size;
             }
             udp_queries.fetch_add(static_cast<std::uint64_t>(count), std::memory_order_relaxed);
-            answers.fetch_add(replies.send(), std::memory_order_relaxed);
+            responses.fetch_add(sender.send(), std::memory_order_relaxed);
         }
     }
 
-    void close_client(std::list<std::shared_ptr<Client>>::iterator which) {
+    void close_connection(std::list<std::shared_ptr<Connection>>::iterator which) {
         boost::system::error_code ignored;
         (*which)->socket.close(ignored);
         (*which)->idle.cancel();
-        clients.erase(which);
+        connections.erase(which);
     }
 
     static asio::awaitable<void> accept(std::shared_ptr<State> self) {
@@ -261,60 +261,61 @@ struct Server::State : std::enable_shared_from_this<State> {
             auto [error, socket] = co_await self->acceptor->async_accept(dns_token);
             if (self->stopping) co_return;
             if (error) {
-                asio::steady_timer pause(self->loop, std::chrono::milliseconds(100)); // no descriptors left, most likely
+                asio::steady_timer pause(self->loop, std::chrono::milliseconds(100)); // most likely out of file descriptors
                 co_await pause.async_wait(dns_token);
                 continue;
             }
             const auto peer = socket.remote_endpoint(error);
-            if (error) continue; // gone again
-            auto client = std::make_shared<Client>(std::move(socket));
-            client->asker = asker_of(peer);
-            const auto is_its = [&](const auto& other) { return other->is_neighbour(*client); };
-            const auto its = std::find_if(self->clients.begin(), self->clients.end(), is_its);
-            if (its != self->clients.end() &&
-                static_cast<std::size_t>(std::count_if(its, self->clients.end(), is_its)) >= self->options.max_tcp_of_one)
-                self->close_client(its);
-            else if (self->clients.size() >= self->options.max_tcp_clients)
-                self->close_client(self->clients.begin());
-            client->idle.expires_after(std::chrono::seconds(self->options.tcp_idle_seconds));
-            const auto place = self->clients.insert(self->clients.end(), client);
-            self->tcp_clients = self->clients.size();
-            asio::co_spawn(self->loop, serve_client(self, client, place), asio::detached);
-            asio::co_spawn(self->loop, watch_client(self, client), asio::detached);
+            if (error) continue; // already closed
+            auto connection = std::make_shared<Connection>(std::move(socket));
+            connection->client = client_of(peer);
+            const auto is_same_network = [&](const auto& other) { return other->is_same_network(*connection); };
+            const auto oldest = std::find_if(self->connections.begin(), self->connections.end(), is_same_network);
+            if (oldest != self->connections.end() &&
+                static_cast<std::size_t>(std::count_if(oldest, self->connections.end(), is_same_network)) >=
+                    self->options.max_tcp_clients_per_network)
+                self->close_connection(oldest);
+            else if (self->connections.size() >= self->options.max_tcp_clients)
+                self->close_connection(self->connections.begin());
+            connection->idle.expires_after(std::chrono::seconds(self->options.tcp_idle_seconds));
+            const auto position = self->connections.insert(self->connections.end(), connection);
+            self->tcp_clients = self->connections.size();
+            asio::co_spawn(self->loop, serve_connection(self, connection, position), asio::detached);
+            asio::co_spawn(self->loop, close_when_idle(self, connection), asio::detached);
         }
     }
 
-    /// Closes a client that is silent, or slow to read, for too long.
-    static asio::awaitable<void> watch_client(std::shared_ptr<State> self, std::shared_ptr<Client> client) {
-        while (client->socket.is_open()) {
-            auto [error] = co_await client->idle.async_wait(dns_token);
-            if (error) continue; // set anew, or closed
+    /// Closes a connection when its idle timer expires: the client neither sends nor reads.
+    static asio::awaitable<void> close_when_idle(std::shared_ptr<State> self, std::shared_ptr<Connection> connection) {
+        while (connection->socket.is_open()) {
+            auto [error] = co_await connection->idle.async_wait(dns_token);
+            if (error) continue; // the timer was restarted, or the connection closed
             boost::system::error_code ignored;
-            client->socket.close(ignored);
+            connection->socket.close(ignored);
         }
     }
 
-    static asio::awaitable<void> serve_client(std::shared_ptr<State> self, std::shared_ptr<Client> client,
-                                              std::list<std::shared_ptr<Client>>::iterator place) {
+    static asio::awaitable<void> serve_connection(std::shared_ptr<State> self, std::shared_ptr<Connection> connection,
+                                                  std::list<std::shared_ptr<Connection>>::iterator position) {
         boost::system::error_code failed;
-        client->socket.set_option(Tcp::no_delay(true), failed);
-        const auto& asker = client->asker;
+        connection->socket.set_option(Tcp::no_delay(true), failed);
+        const auto& client = connection->client;
         std::vector<std::uint8_t> in, out(2 + 0xFFFF);
         while (!failed && !self->stopping) {
-            client->idle.expires_after(std::chrono::seconds(self->options.tcp_idle_seconds));
+            connection->idle.expires_after(std::chrono::seconds(self->options.tcp_idle_seconds));
             std::array<std::uint8_t, 2> length_bytes{};
-            auto [error, got] = co_await asio::async_read(client->socket, asio::buffer(length_bytes), dns_token);
+            auto [error, got] = co_await asio::async_read(connection->socket, asio::buffer(length_bytes), dns_token);
             if (error) break;
             const std::size_t length = static_cast<std::size_t>(length_bytes[0]) << 8 | length_bytes[1];
             if (length < 12) break;
             in.resize(length);
-            auto [error2, got2] = co_await asio::async_read(client->socket, asio::buffer(in), dns_token);
+            auto [error2, got2] = co_await asio::async_read(connection->socket, asio::buffer(in), dns_token);
             if (error2) break;
             self->tcp_queries.fetch_add(1, std::memory_order_relaxed);
-            const auto transfer = self->responder->transfer(in, asker);
+            const auto transfer = self->responder->transfer(in, client);
             const auto next = [&] {
                 const auto rest = std::span(out).subspan(2);
-                return transfer ? transfer->next(rest) : self->responder->respond(in, asker, rest);
+                return transfer ? transfer->next(rest) : self->responder->respond(in, client, rest);
             };
             auto size = next();
             if (size == 0) {
@@ -324,22 +325,23 @@ struct Server::State : std::enable_shared_from_this<State> {
             while (size > 0 && !failed) {
                 out[0] = static_cast<std::uint8_t>(size >> 8);
                 out[1] = static_cast<std::uint8_t>(size);
-                client->idle.expires_after(std::chrono::seconds(self->options.tcp_idle_seconds));
-                auto [error3, put] = co_await asio::async_write(client->socket, asio::buffer(out.data(), size + 2), dns_token);
+                connection->idle.expires_after(std::chrono::seconds(self->options.tcp_idle_seconds));
+                auto [error3, put] = co_await asio::async_write(connection->socket, asio::buffer(out.data(), size + 2), dns_token);
                 failed = error3;
                 size = transfer && !failed ? next() : 0;
             }
             if (failed) break;
-            self->answers.fetch_add(1, std::memory_order_relaxed);
+            self->responses.fetch_add(1, std::memory_order_relaxed);
             // Now the least idle.
-            if (client->socket.is_open()) self->clients.splice(self->clients.end(), self->clients, place);
+            if (connection->socket.is_open()) self->connections.splice(self->connections.end(), self->connections, position);
         }
-        // Whoever made room for another took this client off the list and closed it.
-        if (client->socket.is_open() || std::find(self->clients.begin(), self->clients.end(), client) != self->clients.end())
-            self->clients.erase(place);
-        self->tcp_clients = self->clients.size();
-        client->socket.close(failed);
-        client->idle.cancel();
+        // `close_connection` has already removed a connection that was closed for a new one.
+        if (connection->socket.is_open() ||
+            std::find(self->connections.begin(), self->connections.end(), connection) != self->connections.end())
+            self->connections.erase(position);
+        self->tcp_clients = self->connections.size();
+        connection->socket.close(failed);
+        connection->idle.cancel();
     }
 };
 
@@ -355,7 +357,7 @@ Result<Unit> Server::start() {
     boost::system::error_code bad;
     const auto address = asio::ip::make_address(state.options.address, bad);
     if (bad) return Error{Code::invalid, fmt::format("\"{}\" is no address to listen at", state.options.address)};
-    // With any port asked for, what UDP got may be taken for TCP: then another.
+    // With port 0, the port that UDP got may be in use for TCP: try another one.
     for (int attempt = 0;; ++attempt) {
         state.sockets.clear();
         TRY(auto first, state.udp_socket(address, state.options.port));
@@ -382,14 +384,14 @@ void Server::stop() {
     auto& state = *state_;
     if (state.threads.empty()) return;
     state.stopping = true;
-    // Says that it is not connected, and wakes who waits for it all the same.
+    // Fails with ENOTCONN, but still wakes a thread that is blocked in recvmmsg.
     for (const auto& socket : state.sockets) ::shutdown(socket.get(), SHUT_RDWR);
     asio::post(state.loop, [shared = state_] {
         boost::system::error_code ignored;
         shared->acceptor->close(ignored);
-        for (const auto& client : shared->clients) {
-            client->socket.close(ignored);
-            client->idle.cancel();
+        for (const auto& connection : shared->connections) {
+            connection->socket.close(ignored);
+            connection->idle.cancel();
         }
     });
     for (auto& thread : state.threads) thread.join();
@@ -398,7 +400,7 @@ void Server::stop() {
 }
 
 Server::Counts Server::counts() const {
-    return {state_->udp_queries, state_->tcp_queries, state_->answers, state_->dropped, state_->tcp_clients};
+    return {state_->udp_queries, state_->tcp_queries, state_->responses, state_->dropped, state_->tcp_clients};
 }
 
 } // namespace orrery::dns

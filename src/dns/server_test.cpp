@@ -17,16 +17,16 @@ namespace {
 
 namespace asio = boost::asio;
 
-/// Answers every question with one address, and says over which transport.
+/// Answers every query with one address that encodes the transport.
 class Echo final : public Responder {
 public:
-    std::size_t respond(Bytes bytes, const Asker& asker, std::span<std::uint8_t> out) const noexcept override {
-        const auto reading = read_query(bytes);
-        if (reading.what == Reading::What::drop) return 0;
-        if (reading.what == Reading::What::refuse) return write_refusal(out, reading.query, bytes, reading.rcode);
-        Writer writer(out, out.size(), reading.query, bytes);
-        writer.a(Writer::Section::answer, reading.query.name, 1,
-                 {192, 0, 2, static_cast<std::uint8_t>(asker.transport == Asker::Transport::tcp ? 2 : 1)});
+    std::size_t respond(Bytes bytes, const Client& client, std::span<std::uint8_t> out) const noexcept override {
+        const auto parsed = read_query(bytes);
+        if (parsed.action == ParsedQuery::Action::drop) return 0;
+        if (parsed.action == ParsedQuery::Action::reject) return write_error(out, parsed.query, bytes, parsed.rcode);
+        Writer writer(out, out.size(), parsed.query, bytes);
+        writer.a(Writer::Section::answer, parsed.query.name, 1,
+                 {192, 0, 2, static_cast<std::uint8_t>(client.transport == Client::Transport::tcp ? 2 : 1)});
         return writer.finish({});
     }
 };
@@ -87,7 +87,7 @@ TEST(Server, AnswersOverUdpAndTcp) {
     EXPECT_EQ(tcp.receive(), "closed");
 }
 
-TEST(Server, AnswersFromTheAddressThatWasAsked) {
+TEST(Server, RepliesFromTheDestinationAddressOfTheQuery) {
     for (const auto* listen : {"0.0.0.0", "::"}) {
         Server server({.address = listen}, std::make_shared<Echo>());
         ASSERT_TRUE(server.start().ok());
@@ -105,26 +105,26 @@ TEST(Server, AnswersFromTheAddressThatWasAsked) {
     }
 }
 
-/// Knows what it was told of.
-class Told final : public Responder {
+/// Counts responses that were not announced by `prefetch`.
+class PrefetchRecorder final : public Responder {
 public:
-    std::size_t respond(Bytes bytes, const Asker& asker, std::span<std::uint8_t> out) const noexcept override {
-        if (told_.empty() || told_.front() != bytes.data()) ++untold;
-        if (!told_.empty()) told_.pop_front();
-        return answering_.respond(bytes, asker, out);
+    std::size_t respond(Bytes bytes, const Client& client, std::span<std::uint8_t> out) const noexcept override {
+        if (prefetched_.empty() || prefetched_.front() != bytes.data()) ++unannounced;
+        if (!prefetched_.empty()) prefetched_.pop_front();
+        return echo_.respond(bytes, client, out);
     }
-    void expect(std::span<const Bytes> queries) const noexcept override {
-        for (const auto& one : queries) told_.push_back(one.data());
+    void prefetch(std::span<const Bytes> queries) const noexcept override {
+        for (const auto& one : queries) prefetched_.push_back(one.data());
     }
-    mutable int untold = 0;
+    mutable int unannounced = 0;
 
 private:
-    Echo answering_;
-    mutable std::deque<const std::uint8_t*> told_;
+    Echo echo_;
+    mutable std::deque<const std::uint8_t*> prefetched_;
 };
 
-TEST(Server, TellsOfQuestionsInTheirOrderBeforeItAsks) {
-    const auto told = std::make_shared<Told>();
+TEST(Server, PrefetchesQueriesInOrderBeforeItAnswersThem) {
+    const auto told = std::make_shared<PrefetchRecorder>();
     Server server({}, told);
     ASSERT_TRUE(server.start().ok());
     const auto query = write_query(1, *Name::from_text("a.test"), type::a);
@@ -136,26 +136,26 @@ TEST(Server, TellsOfQuestionsInTheirOrderBeforeItAsks) {
         for (int i = 0; i < many; ++i) udp.receive(asio::buffer(answer));
     }
     server.stop();
-    EXPECT_EQ(told->untold, 0);
+    EXPECT_EQ(told->unannounced, 0);
 }
 
-/// Says who asked, over whatever transport.
+/// Answers with the address of the client.
 class WhoAsks final : public Responder {
 public:
-    std::size_t respond(Bytes bytes, const Asker& asker, std::span<std::uint8_t> out) const noexcept override {
-        const auto reading = read_query(bytes);
-        Writer writer(out, out.size(), reading.query, bytes);
-        if (asker.v6)
-            writer.aaaa(Writer::Section::answer, reading.query.name, 1, asker.address);
+    std::size_t respond(Bytes bytes, const Client& client, std::span<std::uint8_t> out) const noexcept override {
+        const auto parsed = read_query(bytes);
+        Writer writer(out, out.size(), parsed.query, bytes);
+        if (client.v6)
+            writer.aaaa(Writer::Section::answer, parsed.query.name, 1, client.address);
         else
-            writer.a(Writer::Section::answer, reading.query.name, 1,
-                     {asker.address[0], asker.address[1], asker.address[2], asker.address[3]});
+            writer.a(Writer::Section::answer, parsed.query.name, 1,
+                     {client.address[0], client.address[1], client.address[2], client.address[3]});
         return writer.finish({});
     }
 };
 
-/// At "::" a client of IPv4 is one of IPv4: networks that are allowed, and those that get another answer, hold for it.
-TEST(Server, AClientIsTheSameOverTcp) {
+/// At "::" an IPv4-mapped client is an IPv4 client, so that access lists and client rules apply to it.
+TEST(Server, AnIpv4ClientHasTheSameAddressOverTcp) {
     for (const auto* listen : {"127.0.0.1", "0.0.0.0", "::"}) {
         Server server({.address = listen}, std::make_shared<WhoAsks>());
         ASSERT_TRUE(server.start().ok());
@@ -165,7 +165,7 @@ TEST(Server, AClientIsTheSameOverTcp) {
     }
 }
 
-TEST(Server, TheLongestIdleClientMakesRoom) {
+TEST(Server, ANewConnectionReplacesTheLongestIdleOne) {
     Server server({.max_tcp_clients = 2}, std::make_shared<Echo>());
     ASSERT_TRUE(server.start().ok());
     const auto query = write_query(1, *Name::from_text("a.test"), type::a);
@@ -184,8 +184,8 @@ TEST(Server, TheLongestIdleClientMakesRoom) {
     EXPECT_NE(ask(first), "closed");
 }
 
-TEST(Server, OneClientCannotTakeThePlacesOfAll) {
-    Server server({.max_tcp_clients = 4, .max_tcp_of_one = 2}, std::make_shared<Echo>());
+TEST(Server, OneNetworkCannotUseAllConnections) {
+    Server server({.max_tcp_clients = 4, .max_tcp_clients_per_network = 2}, std::make_shared<Echo>());
     ASSERT_TRUE(server.start().ok());
     const auto query = write_query(1, *Name::from_text("a.test"), type::a);
     const auto ask = [&](TcpClient& client) {
@@ -204,7 +204,7 @@ TEST(Server, OneClientCannotTakeThePlacesOfAll) {
     EXPECT_NE(ask(other), "closed");
 }
 
-TEST(Server, SaysWhyItCannotListen) {
+TEST(Server, ReportsWhyItCannotListen) {
     Server first({}, std::make_shared<Echo>());
     ASSERT_TRUE(first.start().ok());
     Server second({.port = first.port()}, std::make_shared<Echo>());

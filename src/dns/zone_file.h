@@ -14,30 +14,31 @@ struct ZoneRecord {
     Name owner;
     std::uint16_t type = 0;
     std::uint32_t ttl = 0;
-    std::vector<std::uint8_t> data; ///< as on the wire, names without compression
-    int line = 0;                   ///< in the zone file, for messages; 0: from elsewhere
+    std::vector<std::uint8_t> data; ///< RDATA in wire format, names without compression
+    int line = 0;                   ///< line in the zone file, for error messages; 0: not from a file
 };
 
-/// A zone's static records.
+/// The static records of a zone.
 struct Zone {
     Name origin;
     std::vector<ZoneRecord> records;
+    std::uint32_t serial_offset = 0; ///< added to the serial
 };
 
-/// Reads a zone file (RFC 1035 5.1, 2308 4, 3597 5): $ORIGIN, $TTL, times with units ("1h30m"), parentheses, strings, "@", owners
-/// left out, any type as "\# length hex". $INCLUDE and $GENERATE are refused: a zone is one text. Only class IN; signatures and
-/// NSEC are the server's to make. Every error names line and column. Then `check_zone`.
+/// Parses a zone file (RFC 1035 section 5.1, RFC 2308 section 4, RFC 3597 section 5): $ORIGIN, $TTL, times with units ("1h30m"),
+/// parentheses, strings, "@", omitted owners, and any type as "\# length hex". $INCLUDE and $GENERATE are not supported. Only class
+/// IN. RRSIG and NSEC records are rejected: the server makes them. Errors name line and column. Calls `check_zone`.
 Result<Zone> parse_zone(std::string_view text, const Name& origin);
 
-/// What must hold of any zone: one SOA and an NS at its origin, every record within it and well formed, a CNAME alone at its name
-/// and not at the origin, equal TTLs in a set. Records that are there twice are there once.
+/// Checks a zone: one SOA and at least one NS at the origin; every record within the zone and well-formed; no other records beside
+/// a CNAME, and no CNAME at the origin; equal TTLs within an RRset. Removes duplicate records.
 Result<Unit> check_zone(Zone& zone);
 
 /// "MX", "TYPE731".
 std::string type_name(std::uint16_t type);
-/// 0 for what is no type.
-std::uint16_t type_named(std::string_view name);
-/// Whether the data are what a record of this type holds. Types that are not known here hold anything.
+/// The type with this name, ignoring case; 0 if the name is unknown.
+std::uint16_t type_from_name(std::string_view name);
+/// Is `data` valid RDATA of this type? RDATA of an unknown type is always valid.
 bool is_well_formed(std::uint16_t type, Bytes data);
 
 } // namespace orrery::dns

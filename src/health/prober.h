@@ -1,11 +1,13 @@
 #pragma once
 
 #include "core/task.h"
-#include "health/engine.h"
-#include "health/probe.h"
+#include "health/engine/engine.h"
+#include "health/health_state_machine.h"
+#include "health/probes/probe.h"
 #include "health/schedule.h"
-#include "health/verdict.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,57 +15,58 @@
 
 namespace orrery::health {
 
-/// How a target is looked at, again and again.
-struct Watching {
+/// A probe with its intervals and thresholds.
+struct ProbeSchedule {
     ProbePtr probe;
     Duration interval = std::chrono::seconds(10);
-    Duration timeout = std::chrono::seconds(5); ///< of a whole look; at most the interval counts
+    Duration timeout = std::chrono::seconds(5); ///< of a whole probe; limited to the interval
     Thresholds thresholds;
-    Standing remembered = Standing::unknown; ///< what stood before a restart: kept, as stale, until there is evidence
-    Duration fast{};                         ///< the interval while results point to a change; 0: as usual
-    Duration slow{};                         ///< the interval once it has been down for `slow_after`; 0: as usual
-    Duration slow_after = std::chrono::minutes(10);
+    HealthState remembered = HealthState::unknown; ///< the state before a restart: kept, as stale, until there is evidence
+    Duration fast_interval{};                      ///< while results point to a change; 0: the interval
+    Duration down_interval{};                      ///< after `down_after` in state down; 0: the interval
+    Duration down_after = std::chrono::minutes(10);
 };
 
-/// Looks at many targets at their times and says what it amounts to. Each has a phase of its own in the interval that is the same
-/// after every restart, and a little jitter; the same look wanted by several is made once; one target is never looked at twice at
-/// once. A look that finds all places taken, or its host's, waits for up to half an interval; one that cannot be begun by then, or
-/// whose predecessor still runs, is left out and counted. Probes that have a plan are looked at by the engine, on its own threads;
-/// the others are coroutines here. Loop thread only.
+/// Probes many targets on schedule and keeps the health state of each. Every target has a phase within its interval that survives
+/// restarts, plus a little jitter. Identical probes of several checks are made once, and a target is never probed twice at the same
+/// time. A probe that finds a concurrency limit reached waits for up to half an interval; if it still cannot start, or if the
+/// previous probe of the target still runs, it is skipped and counted. Probes with a program run on the engine's threads, the
+/// others as coroutines on the loop. Loop thread only.
 class Prober {
 public:
     struct Options {
-        std::size_t at_once = 512;              ///< looks that are coroutines
-        std::size_t connections_at_once = 4096; ///< looks of the engine
+        std::size_t at_once = 512;              ///< concurrent probes that are coroutines
+        std::size_t connections_at_once = 4096; ///< concurrent probes of the engine
         std::size_t at_once_per_host = 64;
         int jitter_percent = 5;
-        std::shared_ptr<Engine> engine; ///< null: one of its own, with one thread, made when it is first needed
+        std::shared_ptr<Engine> engine; ///< null: the prober makes one with one thread when it is first needed
     };
-    /// Called after each look at `key`. `changed`: the standing is another now.
-    using OnResult = std::function<void(const std::string& key, const Verdict& verdict, const Observation& seen, bool changed)>;
+    /// Called after each probe of a check. `changed`: the state changed.
+    using OnResult =
+        std::function<void(const std::string& key, const HealthStateMachine& verdict, const Observation& seen, bool changed)>;
 
     Prober(asio::any_io_executor executor, Clock& clock, Options options, OnResult on_result);
     ~Prober();
 
-    /// Begins to look, or goes on in another way: an unchanged probe keeps its verdict. The first look comes within the first
-    /// interval, or a second where nothing is known yet.
-    void set(const std::string& key, Watching watching);
+    /// Adds or changes a check. A check with an unchanged probe keeps its health state. The first probe is due within the first
+    /// interval; without a remembered state within one second.
+    void set(const std::string& key, ProbeSchedule schedule);
     void remove(std::string_view key);
     void clear();
-    /// Null where it is not looked at.
-    const Verdict* verdict(std::string_view key) const;
-    /// The soonest that the verdict could change by looks alone (reference for TTLs); nothing where it is not looked at.
+    /// Null if there is no such check.
+    const HealthStateMachine* verdict(std::string_view key) const;
+    /// The shortest time in which probes could change the state (an input of TTLs); zero if there is no such check.
     Duration until_change(std::string_view key) const;
 
-    /// Works until it is cancelled.
+    /// Runs until cancelled.
     asio::awaitable<void> run(Context ctx);
 
     struct Counts {
-        std::size_t watched = 0, targets = 0, looking = 0;
-        std::uint64_t looks = 0, late = 0, local_errors = 0;
+        std::size_t checks = 0, targets = 0, running = 0;
+        std::uint64_t probes = 0, skipped = 0, local_errors = 0;
     };
     Counts counts() const;
-    /// Null until something was looked at by it.
+    /// Null until a probe with a program was added.
     const Engine* engine() const;
 
 private:

@@ -11,12 +11,12 @@ using std::chrono::milliseconds;
 
 } // namespace
 
-Duration interval_now(const Pace& pace, const Course& course) {
-    Duration out = pace.interval;
-    if (pace.fast > Duration{} && course.in_transition)
-        out = std::min(out, pace.fast);
-    else if (pace.slow > Duration{} && course.down_for > Duration{} && course.down_for >= pace.slow_after)
-        out = std::max(out, pace.slow);
+Duration interval_now(const Intervals& intervals, const Trend& trend) {
+    Duration out = intervals.interval;
+    if (intervals.fast_interval > Duration{} && trend.in_transition)
+        out = std::min(out, intervals.fast_interval);
+    else if (intervals.down_interval > Duration{} && trend.down_for > Duration{} && trend.down_for >= intervals.down_after)
+        out = std::max(out, intervals.down_interval);
     return std::max<Duration>(out, milliseconds(100));
 }
 

@@ -5,33 +5,34 @@
 #include <cstdint>
 #include <string_view>
 
+/// When probes are due. Pure.
 namespace orrery::health {
 
-/// How often a target is looked at. Zero: as usual.
-struct Pace {
+/// The times between probes of a target. Zero: the usual interval.
+struct Intervals {
     Duration interval = std::chrono::seconds(10);
-    Duration fast{};                                ///< while results point to a change
-    Duration slow{};                                ///< once it has been down for `slow_after`
-    Duration slow_after = std::chrono::minutes(10); ///< of which only `slow` takes notice
-    bool varies() const { return fast > Duration{} || slow > Duration{}; }
+    Duration fast_interval{};                       ///< while results point to a change
+    Duration down_interval{};                       ///< after `down_after` in state down
+    Duration down_after = std::chrono::minutes(10); ///< applies to `down_interval`
+    bool varies() const { return fast_interval > Duration{} || down_interval > Duration{}; }
 };
 
-/// What of a target's verdict matters to its pace.
-struct Course {
+/// The part of a target's health that decides which interval applies.
+struct Trend {
     bool in_transition = false;
-    Duration down_for{}; ///< zero: it is not down
+    Duration down_for{}; ///< zero: the target is not down
 };
-/// The interval that holds now: fast in transition, slow when long down, else the usual one. None is shorter than 100 ms.
-Duration interval_now(const Pace& pace, const Course& course);
+/// The interval that applies now: fast in transition, long when down for long, otherwise the usual one. At least 100 ms.
+Duration interval_now(const Intervals& intervals, const Trend& trend);
 
-/// The same over restarts, builds and machines.
+/// Equal for equal texts over restarts, builds and architectures.
 std::uint64_t stable_hash(std::string_view text);
 
-/// From `now` to the next moment of the phase that `hash` gives within the interval, which lies in (0, interval]. Counted on the
-/// time of day, so that a restart changes nothing.
+/// The time from `now` to the next moment of the phase that `hash` selects within the interval, in (0, interval]. Based on the wall
+/// clock, so that a restart does not shift the phase.
 Duration until_phase(std::uint64_t hash, Duration interval, WallTime now);
 
-/// A shift of at most `percent` of the interval either way; `random` is any number.
+/// A shift of at most `percent` of the interval in either direction. `random` is any number.
 Duration jitter(Duration interval, int percent, std::uint64_t random);
 
 } // namespace orrery::health

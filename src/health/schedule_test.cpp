@@ -9,15 +9,15 @@ namespace orrery::health {
 using namespace std::chrono_literals;
 
 TEST(Schedule, IsFastInTransitionAndSlowWhenLongDown) {
-    const Pace pace{.interval = 10s, .fast = 1s, .slow = 60s, .slow_after = 5min};
-    EXPECT_EQ(interval_now(pace, {}), 10s);
-    EXPECT_EQ(interval_now(pace, {.in_transition = true}), 1s);
-    EXPECT_EQ(interval_now(pace, {.down_for = 4min}), 10s);
-    EXPECT_EQ(interval_now(pace, {.down_for = 5min}), 60s);
-    EXPECT_EQ(interval_now(pace, {.in_transition = true, .down_for = 5min}), 1s); // it comes back: look closely
+    const Intervals intervals{.interval = 10s, .fast_interval = 1s, .down_interval = 60s, .down_after = 5min};
+    EXPECT_EQ(interval_now(intervals, {}), 10s);
+    EXPECT_EQ(interval_now(intervals, {.in_transition = true}), 1s);
+    EXPECT_EQ(interval_now(intervals, {.down_for = 4min}), 10s);
+    EXPECT_EQ(interval_now(intervals, {.down_for = 5min}), 60s);
+    EXPECT_EQ(interval_now(intervals, {.in_transition = true, .down_for = 5min}), 1s); // it recovers: probe fast
     EXPECT_EQ(interval_now({.interval = 10s}, {.in_transition = true, .down_for = 1h}), 10s);
     EXPECT_EQ(interval_now({.interval = 1ms}, {}), 100ms);
-    EXPECT_EQ(interval_now({.interval = 2s, .fast = 5s}, {.in_transition = true}), 2s); // fast is never slower
+    EXPECT_EQ(interval_now({.interval = 2s, .fast_interval = 5s}, {.in_transition = true}), 2s); // fast is never slower
 }
 
 TEST(Schedule, ThePhaseIsStableAndSpreadsOverTheInterval) {
@@ -39,16 +39,16 @@ TEST(Schedule, ThePhaseIsStableAndSpreadsOverTheInterval) {
 }
 
 TEST(Schedule, JitterStaysWithinItsShare) {
-    Duration least = 1h, most = -1h;
+    Duration lowest = 1h, highest = -1h;
     for (std::uint64_t random = 0; random < 5000; ++random) {
         const auto shift = jitter(10s, 5, random * 2654435761U);
-        least = std::min(least, shift);
-        most = std::max(most, shift);
+        lowest = std::min(lowest, shift);
+        highest = std::max(highest, shift);
     }
-    EXPECT_GE(least, -500ms);
-    EXPECT_LE(most, 500ms);
-    EXPECT_LT(least, -400ms);
-    EXPECT_GT(most, 400ms);
+    EXPECT_GE(lowest, -500ms);
+    EXPECT_LE(highest, 500ms);
+    EXPECT_LT(lowest, -400ms);
+    EXPECT_GT(highest, 400ms);
     EXPECT_EQ(jitter(10s, 0, 12345), 0s);
 }
 

@@ -2,7 +2,7 @@
 
 #include "core/ids.h"
 #include "core/log.h"
-#include "identity/state.h"
+#include "identity/identity_state.h"
 
 #include <fmt/format.h>
 
@@ -15,135 +15,190 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr std::size_t removals_a_pass = 500;
+constexpr std::size_t max_tokens_per_pass = 500;
 
-Throttle::Options throttle_options(const IdentityOptions& options, int failures, int parallel) {
+Throttle::Options throttle_options(const IdentityOptions& options, int max_failures, int max_concurrent) {
     Throttle::Options throttle;
-    throttle.failures = failures;
-    throttle.parallel = parallel;
-    throttle.first = options.throttle_time;
+    throttle.max_failures = max_failures;
+    throttle.max_concurrent = max_concurrent;
+    throttle.initial_delay = options.throttle_delay;
     return throttle;
+}
+
+constexpr std::size_t one_time_bytes = 15; // 24 characters
+
+resource::Object admin_object(const std::string& password, bool one_time) {
+    resource::Object admin;
+    admin.kind = "User";
+    admin.name = "admin";
+    admin.spec = {
+        {"role", "admin"}, {"full_name", "First admin"}, {"disabled", false}, {"password", password}, {"one_time", one_time}};
+    return admin;
 }
 
 } // namespace
 
-std::string shown_name(std::string_view typed) {
-    constexpr std::size_t longest = 64;
-    std::string shown;
-    for (const char c : typed.substr(0, longest)) shown += c > ' ' && c < 0x7f && c != '/' ? c : '?';
-    if (typed.size() > longest) shown += "...";
-    return shown;
+std::string printable_name(std::string_view input) {
+    constexpr std::size_t max_length = 64;
+    std::string printable;
+    for (const char c : input.substr(0, max_length)) printable += c > ' ' && c < 0x7f && c != '/' ? c : '?';
+    if (input.size() > max_length) printable += "...";
+    return printable;
 }
 
-Error not_asked(const std::string& source, Code why) {
-    const bool passes = why == Code::timeout || why == Code::throttled || why == Code::cancelled;
-    return {passes ? why : Code::unavailable, fmt::format("{} cannot be asked now", source), "try again later"};
+std::string pseudonym_of(const resource::Resources& resources, std::string_view input) {
+    return "unknown-" + resources.keyed_hash("user name", input).substr(0, 12);
 }
 
-Identity::State::State(resource::Resources& resources_, Pool& pool, Clock& clock_, IdentityOptions options_)
+Error source_unavailable(const std::string& source, Code why) {
+    const bool transient = why == Code::timeout || why == Code::throttled || why == Code::cancelled;
+    return {transient ? why : Code::unavailable, fmt::format("{} is unavailable", source), "try again later"};
+}
+
+Identity::State::State(resource::Resources& resources_, Clock& clock_, IdentityOptions options_)
     : resources(resources_),
       clock(clock_),
       options(options_),
-      directory(resources.store()),
-      hasher(pool, 2, 32),
-      by_user(throttle_options(options, options.failures_before_throttle, options.failures_before_throttle), clock),
-      by_peer(throttle_options(options, options.failures_before_throttle, 64), clock),
-      // Programs go on with a token that has expired until somebody looks after them; a few of them share an address.
-      by_foreign_peer(throttle_options(options, 4 * options.failures_before_throttle, 64), clock),
-      event_limit({}, clock),
-      foreign(options.foreign_cache_size) {}
+      accounts(resources.store()),
+      hasher(2, 32),
+      by_user(throttle_options(options, options.max_login_failures, options.max_login_failures), clock),
+      by_peer(throttle_options(options, options.max_login_failures, 64), clock),
+      // Clients keep using an expired token until an operator replaces it, and several clients may share an address.
+      by_external_token_peer(throttle_options(options, 4 * options.max_login_failures, 64), clock),
+      event_limiter({}, clock),
+      external_tokens(options.external_cache_size) {}
 
-Identity::Identity(resource::Resources& resources, Pool& pool, Clock& clock, IdentityOptions options)
-    : state_(std::make_unique<State>(resources, pool, clock, options)) {}
+Identity::Identity(resource::Resources& resources, Clock& clock, IdentityOptions options)
+    : state_(std::make_unique<State>(resources, clock, options)) {}
 Identity::~Identity() = default;
 
 void Identity::add(std::unique_ptr<PasswordSource> source) { state_->password_sources.push_back(std::move(source)); }
 void Identity::add(std::unique_ptr<TokenSource> source) { state_->token_sources.push_back(std::move(source)); }
 
-asio::awaitable<void> Identity::State::tell(Context ctx, Limit limit, std::string user, std::string peer, std::string what,
-                                            std::string because, json::object evidence) {
+asio::awaitable<void> Identity::State::record_login_event(Context ctx, Limit limit, std::string user, std::string peer,
+                                                          std::string what, std::string reason, json::object evidence) {
     if (limit == Limit::one_a_minute) {
-        if (!event_limit.allow(fmt::format("{} {} {}", what, user, peer_key(peer)))) co_return;
-        if (const auto held_back = event_limit.take_held_back(); held_back > 0) evidence["held_back"] = held_back;
+        if (!event_limiter.allow(fmt::format("{} {} {}", what, user, peer_key(peer)))) co_return;
+        if (const auto suppressed = event_limiter.take_suppressed(); suppressed > 0) evidence["suppressed"] = suppressed;
     }
     evidence["peer"] = peer;
-    resource::EventDraft event{fmt::format("User/{}", user), std::move(what), std::move(because), std::move(evidence)};
+    resource::EventDraft event{fmt::format("User/{}", user), std::move(what), std::move(reason), std::move(evidence)};
     const auto recorded = co_await resources.record(ctx, std::move(event));
-    if (!recorded.ok()) log::warn(ctx, "an event about {} could not be kept: {}", user, recorded.error().message);
+    if (!recorded.ok()) log::warn(ctx, "cannot record event: user={} error={}", user, recorded.error().message);
 }
 
 asio::awaitable<void> Identity::State::end_sessions(Context ctx, std::string user, std::string source, std::string keep,
-                                                    std::size_t most, std::string because) {
-    auto names = directory.sessions(user, source);
+                                                    std::size_t max_sessions, std::string reason) {
+    auto names = accounts.sessions(user, source);
     std::erase(names, keep);
-    if (names.size() <= most) co_return;
-    names.resize(names.size() - most); // oldest first
+    if (names.size() <= max_sessions) co_return;
+    names.resize(names.size() - max_sessions); // oldest first
     const auto kind = tokens();
     if (!kind.ok()) co_return;
     for (auto& name : names) {
         resource::WriteOptions write;
-        write.because = because;
+        write.reason = reason;
         const auto removed = co_await resources.remove(ctx, **kind, name, write);
         if (!removed.ok() && removed.error().code != Code::not_found)
-            log::warn(ctx, "session {} could not be removed: {}", name, removed.error().message);
+            log::warn(ctx, "cannot remove session: token={} error={}", name, removed.error().message);
     }
 }
 
 Task<Unit> Identity::State::change_password(Context ctx, std::string user, std::string password, store::Revision expected,
-                                            std::string because) {
+                                            std::string reason) {
     CO_TRY(const auto* kind, users());
     json::object patch{{"spec", json::object{{"password", password}, {"one_time", false}}}};
     resource::WriteOptions write;
     write.if_revision = expected;
-    write.because = std::move(because);
+    write.reason = std::move(reason);
     CO_TRY(std::ignore, co_await resources.patch(ctx, *kind, user, std::move(patch), std::move(write)));
     co_return Unit{};
 }
 
-Task<std::optional<std::string>> Identity::ensure_admin(Context ctx, std::optional<std::string> password) {
+Task<std::optional<std::string>> Identity::ensure_admin(Context ctx, std::optional<std::string> password,
+                                                        std::function<Result<Unit>(const std::string& one_time)> keep) {
     auto& state = *state_;
     CO_TRY(std::ignore, co_await state.resources.store().catch_up(ctx));
     if (state.resources.store().count("users/") > 0) co_return std::optional<std::string>();
     CO_TRY(const auto* kind, state.users());
-    std::optional<std::string> made;
-    if (!password) made = random_secret(15); // 24 characters
-    resource::Object admin;
-    admin.kind = "User";
-    admin.name = "admin";
-    admin.spec = {{"role", "admin"},
-                  {"full_name", "First admin"},
-                  {"disabled", false},
-                  {"password", made ? *made : *password},
-                  {"one_time", made.has_value()}};
+    std::optional<std::string> generated;
+    if (!password) generated = random_secret(one_time_bytes);
+    if (generated && keep) {
+        CO_TRY(std::ignore, keep(*generated));
+    }
+    auto admin = admin_object(generated ? *generated : *password, generated.has_value());
     resource::WriteOptions write;
-    write.because = "the first start";
+    write.reason = "the first start";
     auto created = co_await state.resources.create(ctx, *kind, std::move(admin), std::move(write));
     if (!created.ok() && created.error().code == Code::conflict) co_return std::optional<std::string>(); // another server was first
-    if (!created.ok()) co_return std::move(created).error().within("making the first admin");
-    co_return made;
+    if (!created.ok()) co_return std::move(created).error().within("creating the first admin");
+    co_return generated;
+}
+
+Task<std::optional<std::string>> Identity::reset_admin(Context ctx, std::optional<std::string> password) {
+    auto& state = *state_;
+    CO_TRY(std::ignore, co_await state.resources.store().catch_up(ctx));
+    CO_TRY(const auto* kind, state.users());
+    std::optional<std::string> generated;
+    if (!password) generated = random_secret(one_time_bytes);
+    resource::WriteOptions write;
+    write.reason = "the admin was reset on the server's own files";
+    auto admin = admin_object(generated ? *generated : *password, generated.has_value());
+    if (state.accounts.user("admin")) {
+        admin.spec.erase("full_name");
+        CO_TRY(std::ignore, co_await state.resources.patch(ctx, *kind, "admin", json::object{{"spec", std::move(admin.spec)}},
+                                                           std::move(write)));
+    } else {
+        CO_TRY(std::ignore, co_await state.resources.create(ctx, *kind, std::move(admin), std::move(write)));
+    }
+    co_await state.end_sessions(ctx, "admin", "built-in", {}, 0, "the password has changed");
+    co_return generated;
+}
+
+Task<int> Identity::end_all_sessions(Context ctx, std::string reason) {
+    auto& state = *state_;
+    CO_TRY(const auto* kind, state.tokens());
+    int ended = 0;
+    for (;;) {
+        const auto page = state.resources.store().range(kind->prefix(), max_tokens_per_pass);
+        if (page.records.empty()) co_return ended;
+        for (const auto& record : page.records) {
+            resource::WriteOptions write;
+            write.reason = reason;
+            auto removed = co_await state.resources.remove(ctx, *kind, record->key.substr(kind->prefix().size()), std::move(write));
+            if (removed.ok())
+                ++ended;
+            else if (removed.error().code != Code::not_found)
+                co_return std::move(removed).error();
+        }
+    }
 }
 
 Task<Unit> Identity::logout(Context ctx, Principal principal) {
-    if (principal.token_name.empty())
-        co_return Error{Code::unsupported, fmt::format("there is no session of {} to end here", principal.user)};
+    if (principal.token_name.empty()) co_return Error{Code::unsupported, fmt::format("{} has no session to end", principal.user)};
     CO_TRY(const auto* kind, state_->tokens());
-    const auto sessions = state_->directory.sessions(principal.user, principal.source);
+    const auto sessions = state_->accounts.sessions(principal.user, principal.source);
     if (std::find(sessions.begin(), sessions.end(), principal.token_name) == sessions.end())
-        co_return Error{Code::unsupported, fmt::format("{} is not a login's token", principal.token_name),
-                        "remove the token itself where it is no longer needed"};
+        co_return Error{Code::unsupported, fmt::format("{} is not the token of a login session", principal.token_name),
+                        "to revoke the token, remove it"};
     resource::WriteOptions write;
-    write.because = "logout";
+    write.reason = "logout";
     auto removed = co_await state_->resources.remove(ctx, *kind, principal.token_name, std::move(write));
     if (!removed.ok() && removed.error().code != Code::not_found) co_return std::move(removed).error();
     co_return Unit{};
 }
 
 Result<Principal> Identity::check_token(std::string_view token) const {
-    const Error refused{Code::unauthenticated, "the token is not valid", "log in again"};
-    if (!looks_like_token(token)) return refused;
-    const auto held = state_->directory.holder(digest_of(token), state_->clock.wall());
-    if (!held) return refused;
-    const auto& [known, role] = *held;
+    const Error refused{Code::unauthenticated, "the token is invalid: it is unknown or was revoked",
+                        "log in again, or use another token"};
+    if (!has_token_format(token)) return refused;
+    const auto digest = sha256(token);
+    const auto found = state_->accounts.find_valid(digest, state_->clock.wall());
+    // The holder of the token may know why it is refused.
+    if (!found && state_->accounts.has_expired(digest, state_->clock.wall()))
+        return Error{Code::unauthenticated, "the token has expired", "log in again, or create another token"};
+    if (!found) return refused;
+    const auto& [known, role] = *found;
     Principal principal;
     principal.user = known->user;
     principal.role = role;
@@ -158,18 +213,18 @@ Result<Principal> Identity::check_token(std::string_view token) const {
 Task<int> Identity::remove_expired(Context ctx, const store::Fence& fence) {
     auto& state = *state_;
     CO_TRY(const auto* kind, state.tokens());
-    int gone = 0;
-    for (auto& name : state.directory.dead(state.clock.wall(), removals_a_pass)) {
+    int removed_count = 0;
+    for (auto& name : state.accounts.expired_tokens(state.clock.wall(), max_tokens_per_pass)) {
         resource::WriteOptions write;
-        write.because = "expired";
+        write.reason = "expired";
         write.fence = &fence;
         auto removed = co_await state.resources.remove(ctx, *kind, std::move(name), std::move(write));
         if (removed.ok())
-            ++gone;
+            ++removed_count;
         else if (removed.error().code != Code::not_found)
             co_return std::move(removed).error();
     }
-    for (auto& [name, last_used] : state.directory.used_since(1h, removals_a_pass)) {
+    for (auto& [name, last_used] : state.accounts.unstored_uses(1h, max_tokens_per_pass)) {
         const auto record = state.resources.find(*kind, name);
         if (!record) continue;
         CO_TRY(auto object, resource::from_stored(*record));
@@ -181,7 +236,7 @@ Task<int> Identity::remove_expired(Context ctx, const store::Fence& fence) {
         if (!written.ok() && written.error().code != Code::conflict && written.error().code != Code::not_found)
             co_return std::move(written).error();
     }
-    co_return gone;
+    co_return removed_count;
 }
 
 } // namespace orrery::identity

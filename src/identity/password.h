@@ -7,17 +7,17 @@
 
 namespace orrery::identity {
 
-/// argon2id (libsodium, interactive limits: 64 MiB, two passes), as a self-describing string, and its check. Both take 50 to 100 ms
-/// of CPU: pool only. An empty string where there was no memory for it.
+/// The argon2id hash (libsodium, interactive limits: 64 MiB, two passes) as a self-describing string; empty if memory is short.
+/// Takes 50 to 100 ms of CPU, as does `verify_password`: call both on a pool thread.
 std::string hash_password(std::string_view password);
-/// False for anything that is not such a hash.
+/// True if the password matches. False if `hash` is not an argon2id hash.
 bool verify_password(std::string_view hash, std::string_view password);
 
-/// A hash that no password has, with the limits `hash_password` uses: checked in place of a user who does not exist, so that it
-/// takes as long.
-std::string_view nobodys_hash();
+/// A hash that no password matches, with the limits of `hash_password`. It is verified for unknown users, so that the response time
+/// does not reveal whether a user exists.
+std::string_view dummy_hash();
 
-/// At least 10 characters, at most 256, not the user's name: `invalid` with what would be right.
+/// Requires 10 to 256 characters, not the user's name. `invalid` with a remedy otherwise.
 Result<Unit> check_password_quality(std::string_view user, std::string_view password);
 
 } // namespace orrery::identity

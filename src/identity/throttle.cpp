@@ -33,29 +33,31 @@ Throttle::Entry* Throttle::touch(const std::string& key) {
     if (const auto found = by_key_.find(key); found != by_key_.end()) {
         entries_.splice(entries_.end(), entries_, found->second);
         auto& entry = *found->second;
-        if (now - entry.touched > options_.forget) entry.failures = 0;
-        entry.touched = now;
+        if (now - entry.last_used > options_.reset_after) entry.failures = 0;
+        entry.last_used = now;
         return &entry;
     }
-    if (by_key_.size() >= options_.size) {
-        const auto oldest = std::find_if(entries_.begin(), entries_.end(), [](const Entry& entry) { return entry.under_way == 0; });
+    if (by_key_.size() >= options_.max_keys) {
+        const auto oldest =
+            std::find_if(entries_.begin(), entries_.end(), [](const Entry& entry) { return entry.in_progress == 0; });
         if (oldest == entries_.end()) return nullptr;
         by_key_.erase(oldest->key);
         entries_.erase(oldest);
     }
-    const auto place = entries_.insert(entries_.end(), Entry{key, 0, 0, {}, now});
-    by_key_.emplace(key, place);
-    return &*place;
+    const auto position = entries_.insert(entries_.end(), Entry{key, 0, 0, {}, now});
+    by_key_.emplace(key, position);
+    return &*position;
 }
 
-bool Throttle::is_crowded(const Entry& entry) const {
-    return entry.under_way >= (entry.failures >= options_.failures ? 1 : std::max(1, options_.parallel - entry.failures));
+bool Throttle::is_at_capacity(const Entry& entry) const {
+    return entry.in_progress >=
+           (entry.failures >= options_.max_failures ? 1 : std::max(1, options_.max_concurrent - entry.failures));
 }
 
 Result<Throttle::Attempt> Throttle::admit(std::string key) {
     auto* entry = touch(key);
     Duration wait{};
-    if (!entry || (!is_blocked(*entry) && is_crowded(*entry)))
+    if (!entry || (!is_blocked(*entry) && is_at_capacity(*entry)))
         wait = std::chrono::seconds(1);
     else if (is_blocked(*entry))
         wait = entry->blocked_until - clock_.steady();
@@ -63,37 +65,37 @@ Result<Throttle::Attempt> Throttle::admit(std::string key) {
         const auto seconds = std::chrono::ceil<std::chrono::seconds>(wait);
         return Error{Code::throttled, "too many failed attempts", fmt::format("try again in {}", to_text(seconds))};
     }
-    ++entry->under_way;
+    ++entry->in_progress;
     return Attempt(*this, std::move(key));
 }
 
-Task<Throttle::Attempt> Throttle::admit_in_turn(Context ctx, std::string key) {
+Task<Throttle::Attempt> Throttle::admit_or_wait(Context ctx, std::string key) {
     for (;;) {
         const auto found = by_key_.find(key);
-        const bool must_wait = found != by_key_.end() && !is_blocked(*found->second) && is_crowded(*found->second);
-        if (!must_wait || waiting_.size() >= options_.waiting) co_return admit(std::move(key));
-        Notifier called(co_await asio::this_coro::executor);
-        struct Place { // leaves the line with the coroutine, whatever ends it
-            std::list<Notifier*>& line;
+        const bool must_wait = found != by_key_.end() && !is_blocked(*found->second) && is_at_capacity(*found->second);
+        if (!must_wait || waiting_.size() >= options_.max_waiting) co_return admit(std::move(key));
+        Notifier attempt_ended(co_await asio::this_coro::executor);
+        struct QueueEntry { // leaves the queue when the coroutine ends
+            std::list<Notifier*>& queue;
             std::list<Notifier*>::iterator at;
-            ~Place() { line.erase(at); }
-        } place{waiting_, waiting_.insert(waiting_.end(), &called)};
-        CO_TRY(std::ignore, co_await called.wait(ctx));
+            ~QueueEntry() { queue.erase(at); }
+        } entry{waiting_, waiting_.insert(waiting_.end(), &attempt_ended)};
+        CO_TRY(std::ignore, co_await attempt_ended.wait(ctx));
     }
 }
 
 void Throttle::end(const std::string& key, int failures, bool forgive) {
-    auto* entry = touch(key); // there: entries with attempts under way are never dropped
-    --entry->under_way;
+    auto* entry = touch(key); // exists: entries with attempts in progress are never dropped
+    --entry->in_progress;
     if (forgive) entry->failures = 0;
     entry->failures += failures;
-    if (failures > 0 && entry->failures >= options_.failures) {
-        auto wait = options_.first;
-        for (int i = options_.failures; i < entry->failures && wait < options_.longest; ++i) wait *= 2;
-        entry->blocked_until = clock_.steady() + std::min(wait, options_.longest);
+    if (failures > 0 && entry->failures >= options_.max_failures) {
+        auto wait = options_.initial_delay;
+        for (int i = options_.max_failures; i < entry->failures && wait < options_.max_delay; ++i) wait *= 2;
+        entry->blocked_until = clock_.steady() + std::min(wait, options_.max_delay);
     }
     for (auto* each : waiting_) each->notify_all();
-    if (entry->failures == 0 && entry->under_way == 0) {
+    if (entry->failures == 0 && entry->in_progress == 0) {
         const auto found = by_key_.find(key);
         entries_.erase(found->second);
         by_key_.erase(found);
@@ -110,25 +112,5 @@ std::string peer_key(std::string_view address) {
     ::inet_ntop(AF_INET6, &six, text, sizeof text);
     return fmt::format("{}/64", text);
 }
-
-bool EventLimit::allow(const std::string& key) {
-    const auto now = clock_.steady();
-    if (now - period_began_ >= options_.period) {
-        period_began_ = now;
-        let_through_ = 0;
-        std::erase_if(next_, [&](const auto& entry) { return entry.second <= now; });
-    }
-    const auto found = next_.find(key);
-    if ((found != next_.end() && found->second > now) || let_through_ >= options_.in_all ||
-        (found == next_.end() && next_.size() >= options_.size)) {
-        ++held_back_;
-        return false;
-    }
-    next_[key] = now + options_.period;
-    ++let_through_;
-    return true;
-}
-
-std::size_t EventLimit::take_held_back() { return std::exchange(held_back_, 0); }
 
 } // namespace orrery::identity

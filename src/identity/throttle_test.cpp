@@ -1,3 +1,4 @@
+#include "identity/event_rate_limiter.h"
 #include "identity/throttle.h"
 
 #include <fmt/format.h>
@@ -21,7 +22,7 @@ void fail(Throttle& throttle, const std::string& key, int times) {
 
 } // namespace
 
-TEST(Throttle, LetsAFewFailuresPassAndThenMakesWaitTwiceAsLongEachTime) {
+TEST(Throttle, BlocksAfterSomeFailuresAndDoublesTheDelay) {
     VirtualClock clock;
     Throttle throttle({}, clock);
     fail(throttle, "alice", 5);
@@ -39,7 +40,7 @@ TEST(Throttle, LetsAFewFailuresPassAndThenMakesWaitTwiceAsLongEachTime) {
     EXPECT_TRUE(throttle.admit("bob").ok());
 }
 
-TEST(Throttle, NeverMakesWaitLongerThanTheLongest) {
+TEST(Throttle, NeverExceedsTheMaximumDelay) {
     VirtualClock clock;
     Throttle throttle({}, clock);
     fail(throttle, "alice", 5);
@@ -51,7 +52,7 @@ TEST(Throttle, NeverMakesWaitLongerThanTheLongest) {
     EXPECT_TRUE(throttle.admit("alice").ok());
 }
 
-TEST(Throttle, SaysHowLongToWait) {
+TEST(Throttle, ReportsTheRemainingDelay) {
     VirtualClock clock;
     Throttle throttle({}, clock);
     fail(throttle, "alice", 5);
@@ -60,7 +61,7 @@ TEST(Throttle, SaysHowLongToWait) {
     EXPECT_EQ(refused.error().remedy, "try again in 30s");
 }
 
-TEST(Throttle, ForgivesWithASuccessAndForgetsAfterAnHour) {
+TEST(Throttle, ResetsAfterASuccessOrAnHour) {
     VirtualClock clock;
     Throttle throttle({}, clock);
     fail(throttle, "alice", 4);
@@ -74,7 +75,7 @@ TEST(Throttle, ForgivesWithASuccessAndForgetsAfterAnHour) {
     EXPECT_TRUE(throttle.admit("alice").ok());
 }
 
-TEST(Throttle, CountsAttemptsUnderWaySoThatManyAtOnceGainNothing) {
+TEST(Throttle, LimitsConcurrentAttempts) {
     VirtualClock clock;
     Throttle throttle({}, clock);
     std::vector<Throttle::Attempt> under_way;
@@ -92,17 +93,17 @@ TEST(Throttle, CountsAttemptsUnderWaySoThatManyAtOnceGainNothing) {
     EXPECT_FALSE(throttle.admit("alice").ok());
 }
 
-TEST(Throttle, AnAttemptThatEndsWithoutAVerdictCountsForNothing) {
+TEST(Throttle, AnAttemptWithoutAResultIsNotCounted) {
     VirtualClock clock;
     Throttle throttle({}, clock);
     for (int i = 0; i < 100; ++i) EXPECT_TRUE(throttle.admit("alice").ok());
     EXPECT_EQ(throttle.size(), 0U);
 }
 
-TEST(Throttle, KeepsABoundedNumberOfKeysAndDropsTheLongestUntouched) {
+TEST(Throttle, KeepsALimitedNumberOfKeysAndDropsTheLeastRecentlyUsed) {
     VirtualClock clock;
     Throttle::Options options;
-    options.size = 100;
+    options.max_keys = 100;
     Throttle throttle(options, clock);
     for (int i = 0; i < 1000; ++i) {
         fail(throttle, "victim", i == 0 ? 5 : 0);
@@ -111,7 +112,7 @@ TEST(Throttle, KeepsABoundedNumberOfKeysAndDropsTheLongestUntouched) {
     EXPECT_EQ(throttle.size(), 100U);
 }
 
-TEST(PeerKey, TakesAnIpv6NetworkForOnePeer) {
+TEST(PeerKey, TreatsAnIpv6NetworkAsOnePeer) {
     EXPECT_EQ(peer_key("192.0.2.7"), "192.0.2.7");
     EXPECT_EQ(peer_key("2001:db8:1:2:3:4:5:6"), peer_key("2001:db8:1:2::99"));
     EXPECT_NE(peer_key("2001:db8:1:2::1"), peer_key("2001:db8:1:3::1"));
@@ -119,21 +120,21 @@ TEST(PeerKey, TakesAnIpv6NetworkForOnePeer) {
     EXPECT_EQ(peer_key(""), "");
 }
 
-TEST(EventLimit, LetsOneAMinuteThroughForAKeyAndCountsTheRest) {
+TEST(EventRateLimiter, AllowsOneEventAMinutePerKeyAndCountsTheRest) {
     VirtualClock clock;
-    EventLimit limit({}, clock);
+    EventRateLimiter limit({}, clock);
     EXPECT_TRUE(limit.allow("a"));
     for (int i = 0; i < 10; ++i) EXPECT_FALSE(limit.allow("a"));
     EXPECT_TRUE(limit.allow("b"));
-    EXPECT_EQ(limit.take_held_back(), 10U);
-    EXPECT_EQ(limit.take_held_back(), 0U);
+    EXPECT_EQ(limit.take_suppressed(), 10U);
+    EXPECT_EQ(limit.take_suppressed(), 0U);
     clock.advance(60s);
     EXPECT_TRUE(limit.allow("a"));
 }
 
-TEST(EventLimit, HoldsBackWhatManyKeysTogetherWouldFillTheStoreWith) {
+TEST(EventRateLimiter, LimitsTheTotalOverAllKeys) {
     VirtualClock clock;
-    EventLimit limit({}, clock);
+    EventRateLimiter limit({}, clock);
     int through = 0;
     for (int i = 0; i < 100'000; ++i) through += limit.allow(fmt::format("user{}", i)) ? 1 : 0;
     EXPECT_EQ(through, 120);

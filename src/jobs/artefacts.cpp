@@ -1,8 +1,10 @@
 #include "jobs/artefacts.h"
 
+#include "core/json_fields.h"
 #include "core/text.h"
 #include "jobs/output.h"
-#include "jobs/rows.h"
+#include "jobs/records.h"
+#include "jobs/stored_text.h"
 #include "jobs/values.h"
 
 #include <boost/json/parse.hpp>
@@ -19,19 +21,19 @@ namespace orrery::jobs {
 
 namespace {
 
-/// Whole and on the disk, or not at all.
-Result<Unit> write_whole(const std::filesystem::path& path, std::string_view bytes) {
+/// Writes a file atomically and durably.
+Result<Unit> write_atomically(const std::filesystem::path& path, std::string_view bytes) {
     std::error_code ignored;
     std::filesystem::create_directories(path.parent_path(), ignored);
     const auto beside = path.string() + ".new";
-    const auto failed = [&](std::string_view what) {
+    const auto failed = [&](std::string_view action) {
         const int error = errno;
         ::unlink(beside.c_str());
         return Error{error == ENOSPC ? Code::no_space : Code::unavailable,
-                     fmt::format("cannot {} {}: {}", what, beside, std::strerror(error))};
+                     fmt::format("cannot {} {}: {}", action, beside, std::strerror(error))};
     };
     const int fd = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0) return failed("make");
+    if (fd < 0) return failed("create");
     while (!bytes.empty()) {
         const auto count = ::write(fd, bytes.data(), bytes.size());
         if (count < 0 && errno == EINTR) continue;
@@ -45,23 +47,23 @@ Result<Unit> write_whole(const std::filesystem::path& path, std::string_view byt
     ::close(fd);
     if (!synced) return failed("sync");
     if (::rename(beside.c_str(), path.c_str()) != 0) return failed("rename");
+    // The name too must survive a loss of power: a listed file exists.
+    const int folder = ::open(path.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const bool durable = folder >= 0 && ::fsync(folder) == 0;
+    if (folder >= 0) ::close(folder);
+    if (!durable) return failed("sync the folder of");
     return Unit{};
-}
-
-std::string text_at(const json::object& object, std::string_view key) {
-    const auto* value = object.if_contains(key);
-    return value != nullptr && value->is_string() ? std::string(std::string_view(value->get_string())) : std::string();
 }
 
 } // namespace
 
 json::object to_json(const Artefact& artefact) {
     json::object out{{"node", artefact.node}, {"path", valid_utf8(artefact.path)}};
-    if (artefact.words.empty()) {
+    if (artefact.message.empty()) {
         out["size"] = artefact.size;
         out["sha256"] = artefact.sha256;
     } else {
-        out["words"] = valid_utf8(artefact.words);
+        out["message"] = valid_utf8(artefact.message);
     }
     return out;
 }
@@ -76,10 +78,10 @@ Task<Artefact> ArtefactFiles::keep(Name name, std::size_t number, Artefact artef
         pool_,
         [file, artefact = std::move(artefact), bytes = std::move(bytes), masker = std::move(masker)]() mutable -> Result<Artefact> {
             if (masker.mask(bytes) != bytes) {
-                artefact.words = "holds a secret of its task, and is not kept";
+                artefact.message = "holds a secret of its task, and is not stored";
                 return artefact;
             }
-            TRY(std::ignore, write_whole(file, bytes));
+            TRY(std::ignore, write_atomically(file, bytes));
             artefact.size = bytes.size();
             artefact.sha256 = sha256_text(bytes, 64);
             return artefact;
@@ -91,14 +93,14 @@ Task<Unit> ArtefactFiles::finish(Name name, std::vector<Artefact> all) {
     for (const auto& one : all) list.push_back(to_json(one));
     auto file = path(name, "");
     auto old = name;
-    old.attempt -= static_cast<int>(kept_past);
-    auto gone = path(old, "");
-    auto work = [file, text = to_json_text(list), gone]() -> Result<Unit> {
+    old.attempt -= static_cast<int>(max_past_attempts);
+    auto outdated = path(old, "");
+    auto work = [file, text = to_json_text(list), outdated]() -> Result<Unit> {
         std::error_code ignored;
-        if (std::filesystem::remove(gone, ignored))
+        if (std::filesystem::remove(outdated, ignored))
             for (std::size_t number = 0; number < 1000; ++number)
-                std::filesystem::remove(gone.string() + std::to_string(number), ignored);
-        return write_whole(file, text);
+                std::filesystem::remove(outdated.string() + std::to_string(number), ignored);
+        return write_atomically(file, text);
     };
     co_return co_await blocking(pool_, std::move(work));
 }
@@ -115,7 +117,8 @@ Task<std::vector<Artefact>> ArtefactFiles::list(Name name) {
         for (const auto& value : read.get_array()) {
             if (!value.is_object()) continue;
             const auto& object = value.get_object();
-            Artefact one{text_at(object, "node"), text_at(object, "path"), 0, text_at(object, "sha256"), text_at(object, "words")};
+            Artefact one{text_at(object, "node"), text_at(object, "path"), 0, text_at(object, "sha256"),
+                         StoredText{object, "message"}.renamed_from("words")};
             if (const auto* size = object.if_contains("size"); size != nullptr && size->is_number())
                 one.size = size->to_number<std::uint64_t>();
             out.push_back(std::move(one));
@@ -128,7 +131,7 @@ Task<std::vector<Artefact>> ArtefactFiles::list(Name name) {
 Task<std::string> ArtefactFiles::read(Name name, std::size_t number, std::uint64_t from, std::size_t limit) {
     auto work = [file = path(name, std::to_string(number)), from, limit]() -> Result<std::string> {
         std::ifstream stream(file, std::ios::binary);
-        if (!stream) return Error{Code::not_found, "the file is not kept any more"};
+        if (!stream) return Error{Code::not_found, "the file is no longer stored"};
         stream.seekg(static_cast<std::streamoff>(from));
         std::string out(limit, '\0');
         stream.read(out.data(), static_cast<std::streamsize>(limit));

@@ -12,36 +12,36 @@
 
 namespace orrery::jobs {
 
-/// Port: fetches files from machines, over whatever leads there. Loop thread only.
-class Collector {
+/// Port: fetches files from nodes. Loop thread only.
+class ArtefactFetcher {
 public:
-    virtual ~Collector() = default;
+    virtual ~ArtefactFetcher() = default;
     struct Found {
         std::string bytes;
-        std::string words; ///< why there is nothing to keep: "is not there", "is a folder"; empty: there is
+        std::string message; ///< why there is no file: "is not there", "is a folder"; empty: `bytes` has it
     };
-    /// The file at `path` on one of the attempt's machines, if it has no more than `most` bytes. An Error: the machine could not be
-    /// asked.
-    virtual Task<Found> fetch(Context ctx, Attempt attempt, Target target, std::string path, std::size_t most) = 0;
+    /// The file at `path` on one of the attempt's nodes, where it has no more than `max_size` bytes. An Error: the node could not
+    /// be reached.
+    virtual Task<Found> fetch(Context ctx, Attempt attempt, Target target, std::string path, std::size_t max_size) = 0;
 };
 
 /// A file that a task named in `artefacts`, after an attempt.
 struct Artefact {
     std::string node, path;
     std::uint64_t size = 0;
-    std::string sha256; ///< of what is kept
-    std::string words;  ///< why it is not kept; empty: it is
+    std::string sha256;  ///< of the stored bytes
+    std::string message; ///< why it is not stored; empty: it is
 };
 json::object to_json(const Artefact& artefact);
 
-/// Files that attempts left, beside what they said, and gone with it. What holds a secret of its task is not kept: bytes of any
-/// kind cannot be masked. Of one task the last few attempts' are kept. Files are touched on the pool only.
+/// Stores artefacts beside the output of attempts; both are removed together. A file that holds a secret of its task is not stored,
+/// because arbitrary bytes cannot be masked. The artefacts of the last attempts of a task are kept. File I/O runs on the pool.
 class ArtefactFiles {
 public:
     struct Options {
-        std::filesystem::path folder;    ///< the same as OutputFiles has
-        std::size_t largest = 16u << 20; ///< file
-        std::uint64_t of_job = 1u << 30; ///< all of one job
+        std::filesystem::path folder;     ///< the same as that of OutputFiles
+        std::size_t max_size = 16u << 20; ///< of one file
+        std::uint64_t of_job = 1u << 30;  ///< of all files of one job
     };
     ArtefactFiles(Pool& pool, Options options) : pool_(pool), options_(std::move(options)) {}
     const Options& options() const { return options_; }
@@ -51,15 +51,15 @@ public:
         std::uint32_t task = 0;
         int attempt = 0;
     };
-    /// Keeps one, the `number`th. `artefact` has its node and path.
+    /// Stores the file with that number. `artefact` has its node and path.
     Task<Artefact> keep(Name name, std::size_t number, Artefact artefact, std::string bytes, Masker masker);
-    /// All of an attempt's are there, or why not is known. Until then `list` has nothing.
+    /// All artefacts of an attempt are stored, or have a message. Until then `list` is empty.
     Task<Unit> finish(Name name, std::vector<Artefact> all);
-    /// Empty where there are none.
+    /// Empty where the attempt has none.
     Task<std::vector<Artefact>> list(Name name);
-    /// Up to `limit` bytes of one; fewer at its end.
+    /// Up to `limit` bytes of a file; fewer at its end.
     Task<std::string> read(Name name, std::size_t number, std::uint64_t from, std::size_t limit);
-    /// Bytes of all that is kept of a job.
+    /// The stored bytes of all artefacts of a job.
     Task<std::uint64_t> used(std::string uid);
 
 private:

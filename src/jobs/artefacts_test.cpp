@@ -1,5 +1,5 @@
 #include "jobs/artefacts.h"
-#include "jobs/engine_testing.h"
+#include "jobs/engine_fixture.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,12 +9,11 @@ namespace {
 
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
+using testing::EngineFixture;
 using ::testing::HasSubstr;
-using testing::World;
 
-struct ArtefactWorld : World {
+struct ArtefactWorld : EngineFixture {
     ArtefactWorld() {
-        uses_pool = true;
         start();
         nodes("n", 2);
         fake.script = [](const Attempt&) { return FakeExecutor::Script{.takes = 1s}; };
@@ -27,9 +26,9 @@ struct ArtefactWorld : World {
     }
 };
 
-TEST(Artefacts, AreFetchedWhenATaskHasEndedAlsoWhereItFailed) {
+TEST(Artefacts, AreFetchedWhenATaskEndsAlsoIfItFailed) {
     ArtefactWorld world;
-    world.collector.files = {{"n-1:/var/log/n-1.log", std::string("a\0b", 3)}, {"n-2:/var/log/n-2.log", "other"}};
+    world.artefact_fetcher.files = {{"n-1:/var/log/n-1.log", std::string("a\0b", 3)}, {"n-2:/var/log/n-2.log", "other"}};
     world.fake.script = [](const Attempt& attempt) {
         FakeExecutor::Script script{.takes = 1s};
         if (attempt.task == "a@n-2") script.outcome = Outcome::failure(ErrorClass::failed, "exit code 3", 3);
@@ -42,22 +41,22 @@ TEST(Artefacts, AreFetchedWhenATaskHasEndedAlsoWhereItFailed) {
     EXPECT_EQ(first[0].path, "/var/log/n-1.log");
     EXPECT_EQ(first[0].size, 3u);
     EXPECT_EQ(first[0].sha256, "59b271ae1bbcb1d31d41929817f4b16fb439eb4f31520b5ad1d5ce98920a7138");
-    EXPECT_EQ(first[1].words, "is not there");
+    EXPECT_EQ(first[1].message, "is not there");
     ASSERT_EQ(second.size(), 2u);
-    EXPECT_EQ(second[0].words, "");
+    EXPECT_EQ(second[0].message, "");
     const auto run = world.job("j");
     auto bytes = world.wait(world.server->engine->artefacts().read({run->uid, 0, 1}, 0, 1, 10));
     ASSERT_TRUE(bytes.ok());
     EXPECT_EQ(*bytes, std::string("\0b", 2));
 }
 
-TEST(Artefacts, ThatHoldASecretOrAreTooMuchAreNotKept) {
+TEST(Artefacts, WithASecretOrOverTheLimitAreNotKept) {
     ArtefactWorld world;
     ASSERT_TRUE(world
                     .wait(world.server->resources->create(Context::background(), world.server->kind("Secret"),
                                                           resource::testing::a_secret("db", {{"password", "canary-value-77"}}), {}))
                     .ok());
-    world.collector.files = {{"n-1:/conf", "x=canary-value-77"}, {"n-1:/big", std::string(1000, 'x')}, {"n-1:/small", "y"}};
+    world.artefact_fetcher.files = {{"n-1:/conf", "x=canary-value-77"}, {"n-1:/big", std::string(1000, 'x')}, {"n-1:/small", "y"}};
     world.stop();
     world.options.artefact_limit = 900;
     world.options.artefacts_of_job = 1;
@@ -67,8 +66,8 @@ TEST(Artefacts, ThatHoldASecretOrAreTooMuchAreNotKept) {
     ASSERT_TRUE(world.reaches("j", JobState::succeeded));
     const auto all = world.of("j", "a@n-1");
     ASSERT_EQ(all.size(), 3u);
-    EXPECT_EQ(all[0].words, "");
-    EXPECT_THAT(all[1].words, HasSubstr("which is the limit"));
+    EXPECT_EQ(all[0].message, "");
+    EXPECT_THAT(all[1].message, HasSubstr("which is the limit"));
     world.stop();
     world.options.artefacts_of_job = 1 << 20;
     world.start();
@@ -76,31 +75,31 @@ TEST(Artefacts, ThatHoldASecretOrAreTooMuchAreNotKept) {
         "k", "tasks: [{name: a, on: [n-1], env: {P: '${secret.db.password}'}, run: {fake: {}}, artefacts: [/small, /conf, /big]}]");
     ASSERT_TRUE(world.reaches("k", JobState::succeeded));
     const auto more = world.of("k", "a@n-1");
-    EXPECT_EQ(more[1].words, "holds a secret of its task, and is not kept");
-    EXPECT_EQ(more[2].words, "is too large");
+    EXPECT_EQ(more[1].message, "holds a secret of its task, and is not stored");
+    EXPECT_EQ(more[2].message, "is too large");
 }
 
-TEST(Artefacts, AreFetchedByTheServerThatTakesTheAttemptUp) {
+TEST(Artefacts, AreFetchedByTheServerThatReattaches) {
     ArtefactWorld world;
-    world.collector.files = {{"n-1:/log", "text"}};
+    world.artefact_fetcher.files = {{"n-1:/log", "text"}};
     world.submit("j", "tasks: [{name: a, on: [n-1], run: {fake: {}}, artefacts: [/log]}]");
     ASSERT_TRUE(world.until([&] { return world.fake.running() == 1; }));
     world.stop();
     world.start();
     ASSERT_TRUE(world.reaches("j", JobState::succeeded));
-    EXPECT_THAT(world.collector.asked, ElementsAre("n-1:/log"));
+    EXPECT_THAT(world.artefact_fetcher.requested, ElementsAre("n-1:/log"));
     EXPECT_EQ(world.of("j", "a@n-1").at(0).size, 4u);
 }
 
-TEST(Artefacts, OfAMachineThatIsAwayDoNotFailTheTask) {
+TEST(Artefacts, OfAnUnreachableNodeDoNotFailTheTask) {
     ArtefactWorld world;
-    world.collector.away = true;
+    world.artefact_fetcher.unreachable = true;
     world.submit("j", "tasks: [{name: a, on: [n-1], run: {fake: {}}, artefacts: [/log]}]");
     ASSERT_TRUE(world.reaches("j", JobState::succeeded));
-    EXPECT_EQ(world.of("j", "a@n-1").at(0).words, "could not be fetched: no route to host");
+    EXPECT_EQ(world.of("j", "a@n-1").at(0).message, "could not be fetched: no route to host");
 }
 
-TEST(Artefacts, OfOldAttemptsGo) {
+TEST(Artefacts, OfOldAttemptsAreRemoved) {
     orrery::testing::TemporaryFolder folder;
     ArtefactWorld world;
     ArtefactFiles files(world.pool, {folder.path(), 100, 1000});
@@ -127,7 +126,8 @@ TEST(Artefacts, AreCheckedWithTheJob) {
             for (const auto& field : made.error().fields) all += field.path + " " + field.message + "\n";
         return all;
     };
-    EXPECT_THAT(problems("on: n, run: {fake: {}}, artefacts: [relative]"), HasSubstr("artefacts[0] must be the absolute path"));
+    EXPECT_THAT(problems("on: n, run: {fake: {}}, artefacts: [relative]"),
+                HasSubstr("artefacts[0] task a: must be the absolute path"));
     EXPECT_THAT(problems("on: n, run: {fake: {}}, artefacts: [/a/../b]"), HasSubstr("without \"..\""));
     EXPECT_THAT(problems("run: {local: {}}, artefacts: [/a]"), HasSubstr("needs \"on\""));
     EXPECT_THAT(problems("on: n, artefacts: [/a]"), HasSubstr("needs \"run\""));

@@ -6,7 +6,7 @@
 #include "jobs/executor.h"
 #include "jobs/membership.h"
 #include "jobs/output.h"
-#include "jobs/scheduler.h"
+#include "jobs/scheduler/scheduler.h"
 #include "jobs/simulate.h"
 #include "resource/resources.h"
 #include "store/leadership.h"
@@ -23,75 +23,78 @@
 
 namespace orrery::jobs {
 
-/// A job as it stands: its plan and its rows. Live on the server that leads, read from the journal elsewhere and after its end.
+/// A job: its plan and its records. Live on the leader; read from the journal on other servers and after its end.
 class JobRun;
 
-/// What a person asks of a job.
-struct Order {
-    enum class What { approve, pause, resume, cancel, retry };
-    What what = What::pause;
-    std::string task;    ///< approve, retry: one task; empty: the job, or all that failed
-    std::string digest;  ///< approve: of the plan that was seen
-    std::string because; ///< in the person's words
-    bool undo = true;    ///< cancel: run what `undo` says
+/// A command of an operator to a job.
+struct JobCommand {
+    enum class Action { approve, pause, resume, cancel, retry, undo };
+    Action action = Action::pause;
+    std::string task;   ///< approve, retry: one task; empty: the job, or all failed tasks
+    std::string digest; ///< approve: of the plan that the operator reviewed
+    std::string reason; ///< given by the operator
+    bool undo = true;   ///< cancel: run the `undo` of tasks
 };
-std::string_view name_of(Order::What what);
+std::string_view name_of(JobCommand::Action action);
 
-/// Runs jobs, on the server that leads. Every change of a row is in the store before it has an effect: intents before attempts
-/// begin, results before what follows from them. Killed at any instant and started again it goes on: attempts that run are taken
-/// up, none is begun twice. All decisions are the Scheduler's; this is where they meet the world. Loop thread only.
+/// Runs jobs on the server that leads. Every change of a record is in the store before it has an effect: intents before attempts
+/// start, outcomes before what follows from them. It can be killed at any instant: when it starts again, it re-attaches to attempts
+/// that run, and starts none twice. The Scheduler makes all decisions; the engine connects it to the store and to executors. Loop
+/// thread only.
 class Engine {
 public:
     struct Options {
-        int slots = 1000;             ///< attempts at once, of all jobs
-        std::filesystem::path folder; ///< for output
-        std::size_t output_limit = 4u << 20;
-        Collector* collector = nullptr;         ///< fetches artefacts; null: nobody does
-        std::size_t artefact_limit = 16u << 20; ///< of one file
-        std::uint64_t artefacts_of_job = 1u << 30;
-        Duration collect = std::chrono::seconds(60); ///< so long for all of an attempt's
-        /// Several servers share the store: output is kept in it, so much in all.
-        bool shared = false;
-        std::string server; ///< this one's name among them
-        std::size_t output_total = 256u << 20;
-        Duration give_up = std::chrono::minutes(1); ///< after an attempt was told to end and did not
-        Duration report = std::chrono::seconds(1);  ///< how often a job's status is brought up to date
-        /// What attempts left on machines out of reach: asked again after this, twice that..., an hour at most, for so long.
+        int slots = 1000;                                     ///< attempts at once, of all jobs
+        std::filesystem::path folder;                         ///< for output and artefacts
+        std::size_t output_limit = 4u << 20;                  ///< bytes of output of one attempt
+        ArtefactFetcher* artefact_fetcher = nullptr;          ///< null: artefacts are not fetched
+        std::size_t artefact_limit = 16u << 20;               ///< bytes of one artefact
+        std::uint64_t artefacts_of_job = 1u << 30;            ///< bytes of all artefacts of a job
+        Duration artefact_timeout = std::chrono::seconds(60); ///< for all artefacts of an attempt
+        bool shared = false;                                  ///< several servers share the store: output is stored in it
+        std::string server;                                   ///< the name of this server among them
+        std::size_t output_total = 256u << 20;                ///< bytes of output in a shared store
+        Duration give_up = std::chrono::minutes(1);           ///< after this, an attempt that was killed is lost
+        Duration report = std::chrono::seconds(1); ///< the interval at which changed counters of a job are written to its status
+        /// Clean-ups on nodes that are unreachable: the first interval, which doubles up to an hour, and when to stop.
         Duration clean_again = std::chrono::seconds(30), clean_for = std::chrono::hours(24 * 7);
     };
     Engine(asio::any_io_executor executor, resource::Resources& resources, store::Leadership& leadership, Membership& membership,
            const Executors& executors, Pool& pool, Clock& clock, Options options);
     ~Engine();
 
-    /// Works until it is cancelled; then lets go of everything and leaves what was begun running.
+    /// Runs until it is cancelled. Attempts that were started run on.
     asio::awaitable<void> run(Context ctx);
 
-    /// Any server. Durable when it returns, and done where this server or another leads. `conflict` where it makes no sense now.
-    Task<Unit> order(Context ctx, std::string job, Order order);
+    /// On any server. Durable when it returns, and executed where a server leads. `conflict` where the job's state does not allow
+    /// it.
+    Task<Unit> command(Context ctx, std::string job, JobCommand command);
 
-    /// Any server. The job as it stands.
-    Result<std::shared_ptr<const JobRun>> look(std::string_view job) const;
-    /// The plan of a job that has not been submitted, from its spec.
-    Result<Plan> plan(std::string name, const json::object& spec) const;
-    /// What a task would do; `unsupported` where its executor cannot say.
+    /// On any server: the current state of a job.
+    Result<std::shared_ptr<const JobRun>> find(std::string_view job) const;
+    /// The plan of a job that has not been submitted, from its spec. `problems`: what `missing_files` found.
+    Result<Plan> plan(std::string name, const json::object& spec, std::vector<FieldError> problems = {}) const;
+    Task<std::vector<FieldError>> missing_files(Context ctx, json::object spec) const;
+    /// Lets an external catalog answer before `plan`.
+    Task<Unit> await_services(Context ctx, json::object spec) const;
+    /// What a task would change; `unsupported` where its executor has no dry run.
     Task<Preview> preview(Context ctx, std::shared_ptr<const JobRun> run, std::uint32_t task);
     Task<Preview> preview(Context ctx, const Plan& plan, std::uint32_t task);
-    /// How long tasks like these took in earlier jobs; nothing for those that never ran.
+    /// The mean duration of equal tasks in earlier jobs; nothing for tasks that never ran.
     std::vector<std::optional<Duration>> history(const Plan& plan) const;
-    /// What a plan would meet here: how long its tasks took (`unknown` where they never ran), this server's slots, the rolling
-    /// rules that are stored.
+    /// The conditions for a simulation: durations from the history (`unknown` without one), the slots of this server, the
+    /// stored RollingRules.
     SimulateOptions conditions(const Plan& plan, Duration latency, Duration unknown) const;
-    /// Values of a task's `with` as of now.
+    /// The values of a task's `with`, bound now.
     Result<json::value> values_now(const Plan& plan, std::uint32_t task) const;
 
     OutputLog& output();
     ArtefactFiles& artefacts();
     const Membership& membership() const;
     Clock& clock() const;
-    /// jobs, running attempts, transitions written, rounds: for /metrics.
+    /// For /metrics.
     std::vector<std::pair<std::string, double>> metrics() const;
-    /// Called for each attempt as its executor is, with the time since the first of the ends its round took in: what the engine and
-    /// the journal add, at most. For the bench.
+    /// For the bench: called when an executor is called, with the time since the first event of its cycle.
     void on_dispatch(std::function<void(Duration)> seen);
 
     struct State;
@@ -103,35 +106,47 @@ private:
 class JobRun {
 public:
     std::string name, uid;
+    /// Id of the request that submitted it. Stored with the job: the same on every server and after every restart.
+    std::string context_id;
+    std::string submitted_by; ///< the actor
     Plan plan;
-    std::shared_ptr<Limits> limits; ///< the server's; its own, where it is only looked at
+    std::shared_ptr<Limits> limits; ///< the server's; its own where it is not live
     std::unique_ptr<Scheduler> scheduler;
     bool live = false;
 
     ~JobRun();
     JobRun();
     struct Live;
-    std::unique_ptr<Live> at_work; ///< the engine's own
+    std::unique_ptr<Live> at_work; ///< private to the engine
 
-    /// What is not right with a running task, as far as this server knows; empty: nothing.
-    std::string trouble(std::uint32_t task) const;
-    /// Waits until something about it has changed since `seen`, which is then brought up to date.
+    /// The context of everything that is done for this job: log lines, events, attempts and their requests.
+    const Context& context() const {
+        if (!context_) context_ = Context::make("job/" + name, context_id);
+        return *context_;
+    }
+
+    /// A problem of a running task (its node is unreachable), as far as this server knows; empty: none.
+    std::string problem(std::uint32_t task) const;
+    /// Waits until the job has changed since `seen`, and updates `seen`.
     Task<Unit> changed(Context ctx, std::uint64_t& seen) const;
     void note_change() const;
 
 private:
+    mutable std::optional<Context> context_; ///< made at the first use
     mutable std::uint64_t version_ = 1;
     mutable std::unique_ptr<Notifier> notifier_;
 };
 
-/// The kinds of this module. Jobs are checked as a whole when they are submitted.
-resource::Kind job_kind(const Executors& executors, const Membership& membership);
+/// The kind Job. A Job is validated completely when it is submitted.
+resource::Kind job_kind(const Executors& executors, Membership& membership);
+/// Services and Nodes that unfinished jobs use cannot be removed.
+void add_users(resource::Registry& registry);
 resource::Kind rolling_rule_kind();
-/// What a RollingRule says, and all that are stored, by role.
+/// A RollingRule from its spec; all stored ones, by role.
 RollingRule rolling_rule(const json::object& spec);
 std::map<std::string, RollingRule> rolling_rules_of(const resource::Resources& resources);
-/// The machines of this store; `as_targets`: the same as executors see them, in no order.
-std::vector<Machine> machines_of(const resource::Resources& resources,
-                                 std::vector<std::shared_ptr<const Target>>* as_targets = nullptr);
+/// The nodes of this store, by name; `as_targets`: the same as executors see them, in no order.
+std::vector<PlanNode> nodes_of(const resource::Resources& resources,
+                               std::vector<std::shared_ptr<const Target>>* as_targets = nullptr);
 
 } // namespace orrery::jobs

@@ -1,5 +1,5 @@
 #include "jobs/engine.h"
-#include "jobs/engine_testing.h"
+#include "jobs/engine_fixture.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,11 +12,11 @@ namespace {
 
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
+using testing::EngineFixture;
 using ::testing::HasSubstr;
-using testing::World;
 
-TEST(Engine, RunsWhatFollowsWhenWhatItNeedsIsDone) {
-    World world;
+TEST(Engine, RunsATaskWhenItsDependenciesAreDone) {
+    EngineFixture world;
     world.start();
     world.nodes("db", 2);
     world.nodes("oc", 2);
@@ -40,8 +40,8 @@ tasks:
     EXPECT_EQ(status->status.at("progress").as_string(), "7/7");
 }
 
-TEST(Engine, AFailureReachesAllThatDependOnItAtOnceAndNobodyElse) {
-    World world;
+TEST(Engine, AFailureSkipsAllDependentsAtOnceAndNoOtherTask) {
+    EngineFixture world;
     world.start();
     world.nodes("db", 2);
     world.fake.script = [](const Attempt& attempt) {
@@ -58,26 +58,26 @@ tasks:
   - {name: c, on: db, after: b, run: {fake: {}}}
   - {name: slow, on: [db-1], run: {fake: {}}}
 )");
-    ASSERT_TRUE(world.until([&] { return world.row("j", "c@db-2").state == TaskState::skipped; }, 10s));
-    EXPECT_EQ(world.row("j", "a@db-1").exit_code, 3);
-    EXPECT_EQ(world.row("j", "b@db-1").words(), "a@db-1 failed");
-    EXPECT_EQ(world.row("j", "c@db-1").words(), "b@db-1 skipped");
+    ASSERT_TRUE(world.until([&] { return world.record("j", "c@db-2").state == TaskState::skipped; }, 10s));
+    EXPECT_EQ(world.record("j", "a@db-1").exit_code, 3);
+    EXPECT_EQ(world.record("j", "b@db-1").message(), "a@db-1 failed");
+    EXPECT_EQ(world.record("j", "c@db-1").message(), "b@db-1 skipped");
     EXPECT_EQ(world.state("j"), JobState::running);
     ASSERT_TRUE(world.reaches("j", JobState::failed));
-    EXPECT_EQ(world.row("j", "b@db-2").state, TaskState::succeeded);
-    EXPECT_EQ(world.row("j", "slow@db-1").state, TaskState::succeeded);
+    EXPECT_EQ(world.record("j", "b@db-2").state, TaskState::succeeded);
+    EXPECT_EQ(world.record("j", "slow@db-1").state, TaskState::succeeded);
 
     // Only what failed, and what waited for it, runs again.
     world.fake.script = {};
     const auto before = world.fake.order().size();
-    ASSERT_TRUE(world.order("j", {.what = Order::What::retry}).ok());
+    ASSERT_TRUE(world.command("j", {.action = JobCommand::Action::retry}).ok());
     ASSERT_TRUE(world.reaches("j", JobState::succeeded));
     EXPECT_EQ(world.fake.order().size() - before, 4u);
-    EXPECT_FALSE(world.order("j", {.what = Order::What::retry}).ok());
+    EXPECT_FALSE(world.command("j", {.action = JobCommand::Action::retry}).ok());
 }
 
-TEST(Engine, BarriersHoldNothingAndWakeByTheWatch) {
-    World world;
+TEST(Engine, ATaskAtABarrierUsesNoSlotAndIsWokenByTheWatch) {
+    EngineFixture world;
     world.start();
     world.nodes("db", 3);
     world.node("web-1", {{"role", "web"}});
@@ -86,31 +86,31 @@ TEST(Engine, BarriersHoldNothingAndWakeByTheWatch) {
         script.takes = attempt.task.starts_with("db") ? 100s : 1s;
         return script;
     };
-    world.catalog.set("db", {"db-1", "a", 1, MemberState::registered, "connection refused"});
+    world.catalog.set("db", catalog::fake_member("db-1", "a", 1, MemberState::registered, "connection refused"));
     world.submit("j", R"(
 tasks:
   - {name: db, on: db, run: {fake: {}}, provides: db}
   - {name: web, on: web, wait: {service: db, count: all, hold: 5s}, run: {fake: {}}}
   - {name: other, on: web, run: {fake: {}}}
 )");
-    ASSERT_TRUE(world.until([&] { return world.row("j", "other@web-1").state == TaskState::succeeded; }, 10s));
-    EXPECT_EQ(world.row("j", "web@web-1").state, TaskState::waiting);
+    ASSERT_TRUE(world.until([&] { return world.record("j", "other@web-1").state == TaskState::succeeded; }, 10s));
+    EXPECT_EQ(world.record("j", "web@web-1").state, TaskState::waiting);
     for (const auto* node : {"db-1", "db-2", "db-3"}) world.catalog.pass("db", node);
     world.pass(3s);
-    EXPECT_EQ(world.row("j", "web@web-1").state, TaskState::waiting); // not held for five seconds yet
-    world.catalog.lose(true);
+    EXPECT_EQ(world.record("j", "web@web-1").state, TaskState::waiting); // not held for five seconds yet
+    world.catalog.set_evidence(Error{Code::unavailable, "the catalog cannot be asked"});
     world.pass(10s);
-    EXPECT_EQ(world.row("j", "web@web-1").state, TaskState::waiting); // nobody can say
-    world.catalog.lose(false);
-    ASSERT_TRUE(world.until([&] { return world.row("j", "web@web-1").state == TaskState::succeeded; }, 5s));
+    EXPECT_EQ(world.record("j", "web@web-1").state, TaskState::waiting); // no evidence
+    world.catalog.set_evidence({});
+    ASSERT_TRUE(world.until([&] { return world.record("j", "web@web-1").state == TaskState::succeeded; }, 5s));
     ASSERT_TRUE(world.reaches("j", JobState::succeeded));
 }
 
-TEST(Engine, ABarriersDeadlineFailsAsksOrGoesOn) {
-    World world;
+TEST(Engine, TheDeadlineOfABarrierFailsHoldsOrContinues) {
+    EngineFixture world;
     world.start();
     world.node("n", {{"role", "n"}});
-    world.catalog.set("db", {"db-1", "a", 1, MemberState::registered, "connection refused"});
+    world.catalog.set("db", catalog::fake_member("db-1", "a", 1, MemberState::registered, "connection refused"));
     world.submit("j", R"(
 limits: {per_host: 5}
 tasks:
@@ -120,22 +120,22 @@ tasks:
 )");
     world.pass(599s);
     EXPECT_EQ(world.fake.order().size(), 0u);
-    world.stop(); // the deadline goes on while nobody is there
+    world.stop();
     world.start();
-    world.pass(2s);
-    EXPECT_EQ(world.row("j", "fails@n").state, TaskState::failed);
-    EXPECT_THAT(std::string(world.row("j", "fails@n").words()),
+    world.pass(7s); // time since it was last noted that a server is at work, five seconds at most, does not count
+    EXPECT_EQ(world.record("j", "fails@n").state, TaskState::failed);
+    EXPECT_THAT(std::string(world.record("j", "fails@n").message()),
                 HasSubstr("0 of 1 db passing (db-1 is registered: connection refused)"));
-    EXPECT_EQ(world.row("j", "asks@n").waits, Waits::decision);
+    EXPECT_EQ(world.record("j", "asks@n").waits, Waits::decision);
     EXPECT_THAT(world.fake.order(), ElementsAre("goes@n"));
     const auto digest = world.job("j")->plan.digest;
-    EXPECT_TRUE(world.order("j", {.what = Order::What::approve, .task = "asks@n", .digest = digest}).ok());
+    EXPECT_TRUE(world.command("j", {.action = JobCommand::Action::approve, .task = "asks@n", .digest = digest}).ok());
     ASSERT_TRUE(world.reaches("j", JobState::failed));
-    EXPECT_EQ(world.row("j", "asks@n").state, TaskState::succeeded);
+    EXPECT_EQ(world.record("j", "asks@n").state, TaskState::succeeded);
 }
 
-TEST(Engine, RunsAgainWhenMembersChangeCoalescedAndOnlyIfTheyDiffer) {
-    World world;
+TEST(Engine, ReRunsWhenMembersDifferAndCoalescesChanges) {
+    EngineFixture world;
     world.start();
     world.node("lb", {{"role", "lb"}});
     world.catalog.pass("web", "w1");
@@ -152,14 +152,14 @@ tasks:
     world.catalog.pass("web", "w3");
     world.pass(60s);
     EXPECT_EQ(runs(), 2u);
-    EXPECT_EQ(world.row("j", "pools@lb").detail->inputs, (json::value{{"members", {"addr-w1", "addr-w2", "addr-w3"}}}));
+    EXPECT_EQ(world.record("j", "pools@lb").detail->inputs, (json::value{{"members", {"addr-w1", "addr-w2", "addr-w3"}}}));
     EXPECT_EQ(world.state("j"), JobState::converged);
     // Gone and back again is no change; nor is a catalog that cannot be asked.
     world.catalog.remove("web", "w2");
     world.catalog.pass("web", "w2");
-    world.catalog.lose(true);
+    world.catalog.set_evidence(Error{Code::unavailable, "the catalog cannot be asked"});
     world.pass(60s);
-    world.catalog.lose(false);
+    world.catalog.set_evidence({});
     world.pass(60s);
     EXPECT_EQ(runs(), 2u);
     // Twenty flaps in ten seconds are at most three runs.
@@ -179,12 +179,12 @@ tasks:
     const auto before = runs();
     world.pass(60s);
     EXPECT_EQ(runs(), before + 1);
-    EXPECT_TRUE(world.order("j", {.what = Order::What::cancel}).ok());
+    EXPECT_TRUE(world.command("j", {.action = JobCommand::Action::cancel}).ok());
     EXPECT_EQ(world.state("j"), JobState::succeeded);
 }
 
 TEST(Engine, RetriesByErrorClassWithBackoff) {
-    World world;
+    EngineFixture world;
     world.start();
     world.node("n", {{"role", "n"}});
     world.fake.unreachable["a@n"] = 2;
@@ -199,25 +199,25 @@ TEST(Engine, RetriesByErrorClassWithBackoff) {
     world.submit("j", R"(
 limits: {per_host: 9}
 tasks:
-  - {name: a, on: n, run: {fake: {}}, retries: {times: 2, first: 10s}}
+  - {name: a, on: n, run: {fake: {}}, retries: {times: 2, delay: 10s}}
   - {name: b, on: n, run: {fake: {}}, retries: 5}
   - {name: c, on: n, run: {fake: {}}, retries: 5}
   - {name: d, on: n, run: {fake: {}}, retries: 5, idempotent: true}
 )");
     ASSERT_TRUE(world.reaches("j", JobState::failed));
-    EXPECT_EQ(world.row("j", "a@n").state, TaskState::succeeded);
-    EXPECT_EQ(world.row("j", "a@n").attempt, 3);
-    EXPECT_EQ(world.row("j", "a@n").detail->past.size(), 2u);
+    EXPECT_EQ(world.record("j", "a@n").state, TaskState::succeeded);
+    EXPECT_EQ(world.record("j", "a@n").attempt, 3);
+    EXPECT_EQ(world.record("j", "a@n").detail->past.size(), 2u);
     EXPECT_GE(world.clock.steady() - begin, 30s);
     EXPECT_LE(world.clock.steady() - begin, 40s);
-    EXPECT_EQ(world.row("j", "b@n").attempt, 1);             // it ran and said no
-    EXPECT_EQ(world.row("j", "c@n").state, TaskState::lost); // nobody knows, and it may not run twice
-    EXPECT_EQ(world.row("j", "c@n").attempt, 1);
-    EXPECT_EQ(world.row("j", "d@n").state, TaskState::succeeded);
+    EXPECT_EQ(world.record("j", "b@n").attempt, 1);             // it ran and reported a failure
+    EXPECT_EQ(world.record("j", "c@n").state, TaskState::lost); // the outcome is unknown, and it must not run twice
+    EXPECT_EQ(world.record("j", "c@n").attempt, 1);
+    EXPECT_EQ(world.record("j", "d@n").state, TaskState::succeeded);
 }
 
 TEST(Engine, CheckVerifyAndTimeout) {
-    World world;
+    EngineFixture world;
     world.start();
     world.node("n", {{"role", "n"}});
     world.fake.script = [](const Attempt& attempt) {
@@ -236,10 +236,10 @@ tasks:
   - {name: late, on: n, run: {fake: "long"}, timeout: 1m}
 )");
     ASSERT_TRUE(world.reaches("j", JobState::failed, 10min));
-    EXPECT_EQ(world.row("j", "already@n").change, Outcome::Change::unchanged);
-    EXPECT_EQ(world.row("j", "needed@n").state, TaskState::succeeded);
-    EXPECT_EQ(world.row("j", "wrong@n").words(), "verify: not so");
-    EXPECT_EQ(world.row("j", "late@n").error, ErrorClass::timeout);
+    EXPECT_EQ(world.record("j", "already@n").change, Outcome::Change::unchanged);
+    EXPECT_EQ(world.record("j", "needed@n").state, TaskState::succeeded);
+    EXPECT_EQ(world.record("j", "wrong@n").message(), "verify: not so");
+    EXPECT_EQ(world.record("j", "late@n").error, ErrorClass::timeout);
     EXPECT_EQ(world.fake.order().size(), 7u);
     for (const auto& [id, begun] : world.fake.attempts()) {
         if (begun.attempt.task == "late@n") EXPECT_TRUE(begun.killed);
@@ -247,7 +247,7 @@ tasks:
 }
 
 TEST(Engine, CancelsKillsAndUndoesFromTheEnd) {
-    World world;
+    EngineFixture world;
     world.start();
     world.nodes("n", 2);
     world.fake.script = [](const Attempt& attempt) {
@@ -263,19 +263,20 @@ tasks:
   - {name: d, on: n, after: c, run: {fake: d}, undo: {fake: undo-d}}
 )");
     ASSERT_TRUE(world.until([&] { return world.fake.order().size() == 6; }));
-    ASSERT_TRUE(world.order("j", {.what = Order::What::cancel, .because = "wrong rack"}).ok());
+    ASSERT_TRUE(world.command("j", {.action = JobCommand::Action::cancel, .reason = "wrong rack"}).ok());
     ASSERT_TRUE(world.reaches("j", JobState::cancelled));
     std::vector<std::string> bodies;
     for (const auto& task : world.fake.order()) bodies.push_back(task);
     EXPECT_THAT(std::vector<std::string>(bodies.begin() + 6, bodies.end()), ElementsAre("b@n-1", "b@n-2", "a@n-1", "a@n-2"));
-    EXPECT_EQ(world.row("j", "c@n-1").state, TaskState::cancelled);
-    EXPECT_EQ(world.row("j", "d@n-1").state, TaskState::cancelled);
-    EXPECT_TRUE(world.row("j", "a@n-2").undone);
-    EXPECT_FALSE(world.order("j", {.what = Order::What::pause}).ok());
+    EXPECT_EQ(world.record("j", "c@n-1").state, TaskState::cancelled);
+    EXPECT_EQ(world.record("j", "d@n-1").state, TaskState::cancelled);
+    EXPECT_TRUE(world.record("j", "a@n-2").undone);
+    EXPECT_EQ(world.record("j", "a@n-2").state, TaskState::undone);
+    EXPECT_FALSE(world.command("j", {.action = JobCommand::Action::pause}).ok());
 }
 
 TEST(Engine, LimitsSlotsHostsLocksAndRoles) {
-    World world;
+    EngineFixture world;
     world.start();
     world.nodes("n", 6);
     world.fake.script = [](const Attempt&) { return FakeExecutor::Script{.takes = 10s}; };
@@ -301,11 +302,11 @@ tasks:
     }));
     EXPECT_EQ(locked, 1u);
     EXPECT_EQ(same_host, 0u);
-    EXPECT_LE(world.fake.most_running(), 5u); // four of j and one of k
+    EXPECT_LE(world.fake.max_running(), 5u); // four of j and one of k
 }
 
 TEST(Engine, WavesCanaryHoldAndStop) {
-    World world;
+    EngineFixture world;
     world.start();
     world.nodes("n", 10);
     std::set<std::string> bad;
@@ -330,13 +331,13 @@ tasks:
 )");
     ASSERT_TRUE(world.reaches("stops", JobState::failed));
     int skipped = 0;
-    for (const auto& row : world.job("stops")->scheduler->rows()) skipped += row.state == TaskState::skipped ? 1 : 0;
+    for (const auto& record : world.job("stops")->scheduler->records()) skipped += record.state == TaskState::skipped ? 1 : 0;
     EXPECT_EQ(skipped, 6); // the canary and a wave of three ran
-    EXPECT_THAT(std::string(world.row("stops", "a@n-9").words()), HasSubstr("max_fail is 1"));
+    EXPECT_THAT(std::string(world.record("stops", "a@n-9").message()), HasSubstr("max_fail is 1"));
 }
 
-TEST(Engine, ApprovalIsForOnePlanAndPauseHoldsWhatHasNotBegun) {
-    World world;
+TEST(Engine, ApprovalIsForOnePlanAndPauseHoldsTasksThatHaveNotStarted) {
+    EngineFixture world;
     world.start();
     world.nodes("n", 2);
     world.submit("j", R"(
@@ -347,28 +348,57 @@ tasks:
 )");
     world.pass(1min);
     EXPECT_EQ(world.state("j"), JobState::planned);
-    auto refused = world.order("j", {.what = Order::What::approve, .digest = "0123"});
+    auto refused = world.command("j", {.action = JobCommand::Action::approve, .digest = "0123"});
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().code, Code::conflict);
     const auto digest = world.job("j")->plan.digest;
-    ASSERT_TRUE(world.order("j", {.what = Order::What::pause, .because = "lunch"}).ok());
-    ASSERT_TRUE(world.order("j", {.what = Order::What::approve, .digest = digest}).ok());
+    ASSERT_TRUE(world.command("j", {.action = JobCommand::Action::pause, .reason = "lunch"}).ok());
+    ASSERT_TRUE(world.command("j", {.action = JobCommand::Action::approve, .digest = digest}).ok());
     world.pass(1min);
     EXPECT_EQ(world.fake.order().size(), 0u);
     world.stop();
     world.start();
     world.pass(1min);
     EXPECT_EQ(world.fake.order().size(), 0u);
-    ASSERT_TRUE(world.order("j", {.what = Order::What::resume}).ok());
-    ASSERT_TRUE(world.until([&] { return world.row("j", "b@n-1").waits == Waits::approval; }));
-    ASSERT_TRUE(world.order("j", {.what = Order::What::approve, .task = "b@n-1", .digest = digest}).ok());
-    ASSERT_TRUE(world.order("j", {.what = Order::What::approve, .task = "b@n-2", .digest = digest}).ok());
+    ASSERT_TRUE(world.command("j", {.action = JobCommand::Action::resume}).ok());
+    ASSERT_TRUE(world.until([&] { return world.record("j", "b@n-1").waits == Waits::approval; }));
+    ASSERT_TRUE(world.command("j", {.action = JobCommand::Action::approve, .task = "b@n-1", .digest = digest}).ok());
+    ASSERT_TRUE(world.command("j", {.action = JobCommand::Action::approve, .task = "b@n-2", .digest = digest}).ok());
     ASSERT_TRUE(world.reaches("j", JobState::succeeded));
 }
 
-TEST(Engine, PublishedValuesSecretsAndOutputAreKeptApart) {
-    World world;
-    world.uses_pool = true;
+TEST(Engine, TheSubmitterCannotGiveAnApprovalThatNeedsAnotherUser) {
+    EngineFixture world;
+    world.start();
+    world.nodes("n", 1);
+    world.submit("j", R"(
+approve: {by_another: true}
+tasks:
+  - {name: a, on: n, run: {fake: {}}}
+  - {name: b, on: n, after: a, approve: {by_another: true}, run: {fake: {}}}
+)");
+    ASSERT_TRUE(world.until([&] { return world.state("j") == JobState::planned; }));
+    const auto digest = world.job("j")->plan.digest;
+    const auto own = world.command("j", {.action = JobCommand::Action::approve, .digest = digest});
+    ASSERT_FALSE(own.ok());
+    EXPECT_EQ(own.error().code, Code::denied);
+    EXPECT_THAT(own.error().message, HasSubstr("must be approved by another user"));
+    world.pass(1min);
+    EXPECT_EQ(world.state("j"), JobState::planned);
+    ASSERT_TRUE(world.command("j", {.action = JobCommand::Action::approve, .digest = digest}, "colleague").ok());
+    ASSERT_TRUE(world.until([&] { return world.record("j", "b@n-1").waits == Waits::approval; }));
+    EXPECT_FALSE(world.command("j", {.action = JobCommand::Action::approve, .task = "b@n-1", .digest = digest}).ok());
+    ASSERT_TRUE(world.command("j", {.action = JobCommand::Action::approve, .task = "b@n-1", .digest = digest}, "colleague").ok());
+    ASSERT_TRUE(world.reaches("j", JobState::succeeded));
+    for (const auto* bad : {"approve: {by_another: 1}", "approve: {}", "approve: {other: true}", "approve: 5"}) {
+        const auto made = world.apply("Job", "k", fmt::format("{}\ntasks: [{{name: a, on: n, run: {{fake: {{}}}}}}]", bad));
+        ASSERT_FALSE(made.ok()) << bad;
+        EXPECT_THAT(made.error().text(), HasSubstr("{by_another: true}"));
+    }
+}
+
+TEST(Engine, PublishedValuesSecretsAndOutputAreSeparate) {
+    EngineFixture world;
     world.start();
     world.nodes("n", 1);
     auto made =
@@ -381,7 +411,7 @@ TEST(Engine, PublishedValuesSecretsAndOutputAreKeptApart) {
             script.outcome.values = {{"version", "1.2"}};
             script.out = with_secrets("login with ${secret.db.password}\n", attempt.secrets);
             script.err = "Y2FuYXJ5LTMxMzM3LXZhbHVl\n";
-            script.outcome.words = "said " + attempt.secrets.at("db.password");
+            script.outcome.message = "said " + attempt.secrets.at("db.password");
         } else {
             script.outcome.values = {{"leak", "x" + attempt.secrets.at("db.password")}};
         }
@@ -402,7 +432,7 @@ tasks:
     ASSERT_EQ(page->pieces.size(), 2u);
     EXPECT_EQ(page->pieces[0].bytes, "login with (secret)\n");
     EXPECT_EQ(page->pieces[1].bytes, "(secret)\n");
-    EXPECT_THAT(std::string(world.row("j", "b@n-1").words()), HasSubstr("held a secret"));
+    EXPECT_THAT(std::string(world.record("j", "b@n-1").message()), HasSubstr("held a secret"));
     // Nowhere in the store, and in no file.
     for (const auto& [key, record] : world.shared->records) EXPECT_EQ(record->value.find("canary-31337"), std::string::npos) << key;
     for (const auto& file : std::filesystem::recursive_directory_iterator(world.folder.path())) {
@@ -414,8 +444,8 @@ tasks:
     }
 }
 
-TEST(Engine, WorksInMaintenanceWaitsAndJobsCannotChange) {
-    World world;
+TEST(Engine, TasksWaitForNodesInMaintenanceAndJobsAreImmutable) {
+    EngineFixture world;
     world.start();
     world.nodes("n", 2);
     auto changed = world.wait(
@@ -424,9 +454,9 @@ TEST(Engine, WorksInMaintenanceWaitsAndJobsCannotChange) {
     ASSERT_TRUE(changed.ok());
     world.submit("j", "tasks: [{name: a, on: n, run: {fake: {}}}]");
     world.pass(1min);
-    EXPECT_EQ(world.row("j", "a@n-1").waits, Waits::evidence);
-    EXPECT_EQ(world.row("j", "a@n-1").words(), "n-1 is in maintenance: disk");
-    EXPECT_EQ(world.row("j", "a@n-2").state, TaskState::succeeded);
+    EXPECT_EQ(world.record("j", "a@n-1").waits, Waits::evidence);
+    EXPECT_EQ(world.record("j", "a@n-1").message(), "n-1 is in maintenance: disk");
+    EXPECT_EQ(world.record("j", "a@n-2").state, TaskState::succeeded);
     EXPECT_FALSE(world.wait(world.server->resources->remove(Context::background(), world.server->kind("Job"), "j", {})).ok());
     EXPECT_FALSE(world
                      .wait(world.server->resources->patch(Context::background(), world.server->kind("Job"), "j",
@@ -444,8 +474,8 @@ TEST(Engine, WorksInMaintenanceWaitsAndJobsCannotChange) {
         EXPECT_FALSE(key.starts_with("jobs.log/") || key.starts_with("jobs.plan/")) << key;
 }
 
-TEST(Engine, AMachineThatMovedIsWorkedOnWhereItIsNow) {
-    World world;
+TEST(Engine, ATaskUsesTheCurrentAddressOfItsNode) {
+    EngineFixture world;
     world.fake.script = [](const Attempt&) { return FakeExecutor::Script{.takes = 1min}; };
     world.start();
     world.nodes("n", 1);

@@ -11,69 +11,71 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-/// The port between the job engine and whatever does a task's work: SSH, Ansible, Puppet, an HTTP call, a helper at the server.
-/// Drivers implement it, `app` hands them to the engine, tests use `fake_executor.h`.
+/// Port: what runs tasks (SSH, Ansible, Puppet, an HTTP call, a program on the server). Drivers implement it, `app` passes them to
+/// the engine, tests use `fake_executor.h`.
 namespace orrery::jobs {
 
 namespace json = boost::json;
 
-/// A machine that an attempt works on.
+/// A node that an attempt works on.
 struct Target {
-    resource::Node node; ///< name, address, how to log in; the private key is the value "private_key" of the Secret `ssh_key`
+    resource::Node node; ///< name, address and login; the private key is the value "private_key" of the Secret `ssh_key`
     std::map<std::string, std::string> labels;
 };
 
-/// One try at one task. Immutable; the same attempt (same id) is what is re-attached to after a crash.
+/// One attempt at a task. Immutable. After a crash the engine re-attaches to the attempt with the same id.
 struct Attempt {
     std::string job;  ///< the job's name
-    std::string task; ///< "mysql@db-1"; "pools" where the task is not about one machine
-    /// Unique for all time, a-z 0-9 - only: idempotency key, and the name of the attempt's folder on the host.
+    std::string task; ///< "mysql@db-1"; "pools" where the task has no node of its own
+    /// Unique for all time, of a-z, 0-9 and -: idempotency key, and name of the attempt's folder on the host.
     std::string id;
-    int number = 1;              ///< 1 for the first try, 2 for the first retry or re-run...
-    std::vector<Target> targets; ///< one; none for work at the server; several where the task says `together`
-    /// What the job file has under `run: {<executor's name>: ...}`, values bound. `${secret.NAME.KEY}` still stands in its texts
-    /// and in `environment`: put the values in with `with_secrets` at the last moment, into what is sent and nothing else.
+    int number = 1;              ///< 1 for the first attempt, 2 for the first retry or re-run
+    std::vector<Target> targets; ///< one; none for work on the server; several where the task has `together`
+    /// The value of `run: {<executor's name>: ...}` in the job file, with all references replaced, also those to secrets; so are
+    /// `values` and `environment`. They are sent to the host and nowhere else; output passes a Masker. Texts are data: they are not
+    /// scanned for references again.
     json::value body;
-    json::object values; ///< what the task's `with` was bound to: variables of a playbook, data of a manifest
-    std::map<std::string, std::string> environment; ///< includes ORRERY_CONTEXT, ORRERY_JOB, ORRERY_TASK, ORRERY_ATTEMPT
-    std::vector<std::string> artefacts;             ///< files to fetch from its machines when it has ended; the engine does it
-    Secrets secrets;                                ///< those that the task names; never logged, never written at the server
-    Duration timeout{};                             ///< the engine ends the attempt by itself; for remote watchdogs
-    bool idempotent = false;                        ///< may run again when it was lost
+    json::object values; ///< bound values of the task's `with`: variables of a playbook, data of a manifest
+    std::map<std::string, std::string> environment; ///< with ORRERY_CONTEXT, _JOB, _TASK, _ATTEMPT, _ATTEMPT_NUMBER
+    std::vector<std::string> artefacts;             ///< files that the engine fetches from the nodes after the end
+    Secrets secrets;                                ///< that the task names; never logged, never written on the server
+    Duration timeout{};                             ///< the engine enforces it; for remote watchdogs
+    bool idempotent = false;                        ///< may run again where its outcome is unknown
 };
 
-/// Which kind of failure, for retries: a task retries only the classes it lists.
+/// The class of a failure. A task is retried only for the classes that it lists.
 enum class ErrorClass {
     none,
-    connect,   ///< the host could not be reached, or the login did not work: nothing was begun
-    lost,      ///< begun, and nobody knows how it ended
-    timeout,   ///< ended by its deadline
-    failed,    ///< it ran and said no: exit code, failed resource, HTTP status
-    refused,   ///< it cannot work like this: host key changed, bad body, missing program. Retrying is of no use
+    connect,   ///< the host could not be reached, or the login failed: nothing was started
+    lost,      ///< started, and its outcome is unknown
+    timeout,   ///< killed after its timeout
+    failed,    ///< it ran and reported failure: exit code, failed resource, HTTP status
+    refused,   ///< it cannot work: changed host key, invalid body, missing program. A retry does not help
     no_space,  ///< the host's disk is full
-    cancelled, ///< ended because the job was cancelled
+    cancelled, ///< killed because the job was cancelled
 };
 std::string_view name_of(ErrorClass error);
 
-/// How an attempt ended.
+/// The outcome of an attempt.
 struct Outcome {
     enum class Ended { succeeded, failed, lost };
     enum class Change { unknown, unchanged, changed };
     Ended ended = Ended::failed;
-    ErrorClass error = ErrorClass::none; ///< none exactly where it succeeded
-    int exit_code = 0;                   ///< -1 where there is none
+    ErrorClass error = ErrorClass::none; ///< `none` if and only if it succeeded
+    int exit_code = 0;                   ///< -1: it has none
     Change change = Change::unknown;
-    std::string words;   ///< one sentence for people: "exit code 2: no such user"; masked by the engine before it is kept
-    json::object values; ///< what it publishes for `${task.NAME.values.KEY}`: small (64 KiB at most), no secrets
+    std::string message; ///< for users: "exit code 2: no such user"; the engine masks it
+    json::object values; ///< published for `${task.NAME.values.KEY}`: at most 64 KiB, no secrets
 
     static Outcome success(Change change = Change::unknown) { return {Ended::succeeded, ErrorClass::none, 0, change, {}, {}}; }
-    static Outcome failure(ErrorClass error, std::string words, int exit_code = -1) {
-        return {error == ErrorClass::lost ? Ended::lost : Ended::failed, error, exit_code, Change::unknown, std::move(words), {}};
+    static Outcome failure(ErrorClass error, std::string message, int exit_code = -1) {
+        return {error == ErrorClass::lost ? Ended::lost : Ended::failed, error, exit_code, Change::unknown, std::move(message), {}};
     }
 };
 std::string_view name_of(Outcome::Ended ended);
@@ -81,103 +83,122 @@ std::string_view name_of(Outcome::Change change);
 
 enum class Stream : std::uint8_t { out, err };
 
-/// Something within an attempt that deserves a row of its own in the job's tree: a play's task on a host, a resource of a manifest.
+/// A step within an attempt: a task of a play on one host, a resource of a manifest.
 struct Step {
     enum class Result { running, ok, changed, skipped, failed, unreachable };
     std::string host; ///< the node's name
-    std::string name; ///< "install packages"; the same (host, name, key) replaces what was said before
-    std::string key;  ///< tells steps of one name apart; may be empty
+    std::string name; ///< "install packages"; a step with the same host, name and key replaces the earlier one
+    std::string key;  ///< distinguishes steps of one name; may be empty
     Result result = Result::ok;
-    std::string words; ///< masked by the engine
+    std::string message; ///< the engine masks it
     Duration took{};
 };
 std::string_view name_of(Step::Result result);
 
-/// Where an attempt's output goes. Calls return at once and never fail: what cannot be kept (over the size cap) is counted, and the
-/// reader is told. Loop thread only.
+/// Receives the output of an attempt. Calls return at once and never fail: bytes over the limit are counted and reported to
+/// readers. Loop thread only.
 class Output {
 public:
     virtual ~Output() = default;
-    /// `offset`: where `bytes` begins in the attempt's own stream (the remote file), so that after re-attaching nothing is kept
-    /// twice: bytes before what is kept already are dropped.
+    /// `offset`: where `bytes` begins in the attempt's own stream (the remote file). Bytes before what is stored already are
+    /// dropped, so that nothing is stored twice after a re-attach.
     virtual void write(Stream stream, std::uint64_t offset, std::string_view bytes) = 0;
     virtual void step(Step step) = 0;
-    /// Something is not right while it runs: its machine is out of reach. Said to whoever asks why, until `over` is set.
-    virtual void troubled(std::string words, std::shared_ptr<const std::atomic<bool>> over) {}
+    /// A problem while the attempt runs: its node is unreachable. `why` shows it until `resolved` is set.
+    virtual void report_problem(std::string message, std::shared_ptr<const std::atomic<bool>> resolved) {}
 };
 
-/// How far each stream was kept: read on from here.
+/// How far each stream is stored: reading continues from here.
 struct Offsets {
     std::uint64_t out = 0, err = 0;
-    std::string line{}; ///< what of the output stands after its last line end: the next byte goes on with it
+    std::string line{}; ///< the part of the output after its last line end: the next bytes continue it
 };
 
-/// What was found when asked for an attempt that may have been begun by a server that is gone.
+/// The result of re-attaching to an attempt that an earlier server may have started.
 struct Reattached {
-    enum class What {
-        ended,       ///< `outcome` says how (waited for, if it still ran)
-        never_began, ///< certain: no trace of it; the engine starts it
-        unknown,     ///< begun and not to be found, or the host cannot say: lost
+    enum class State {
+        ended,       ///< with `outcome`; the call waited for the end where it still ran
+        not_started, ///< certain: no trace of it; the engine starts it
+        unknown,     ///< started and not to be found, or the host cannot report it: lost
     };
-    What what = What::unknown;
+    State state = State::unknown;
     Outcome outcome;
-    std::string words; ///< for `unknown`: what was seen
+    std::string message; ///< for `unknown`: what was found
 };
 
-/// What an attempt would do.
+/// What an attempt would change.
 struct Preview {
     Outcome::Change change = Outcome::Change::unknown;
-    std::string words;
+    std::string message;
     struct Difference {
-        std::string what; ///< "/etc/ntp.conf", "package ntp"
+        std::string name; ///< "/etc/ntp.conf", "package ntp"
         std::string before, after;
     };
     std::vector<Difference> differences;
 };
 
-/// Does tasks of one sort. One object serves all attempts, any number at once. Loop thread only; what blocks goes elsewhere.
+/// A body whose program texts hold no references: their values are passed as data beside the program.
+struct SeparatedBody {
+    json::value body;
+    std::map<std::string, std::string> environment; ///< variables to add: a text with a reference, bound by `bind_text`
+    std::map<std::string, std::string> values;      ///< values to add, likewise
+};
+
+/// Runs tasks of one type. One object serves any number of attempts at once. Loop thread only; it must not block.
 ///
-/// Two ways to end early, and they differ:
-/// - the *coroutine* of `start` or `reattach` is cancelled when this server stops or loses leadership. Let go of the attempt, leave
-///   what was begun running, and return anything: it is not recorded. The next server calls `reattach`.
-/// - `cancel` is called when the *attempt* must end (job cancelled, timeout). Kill what was begun, whole; the pending `start` or
-///   `reattach` then returns how it ended.
+/// There are two ways to end early:
+/// - the *coroutine* of `start` or `reattach` is cancelled when this server stops or loses leadership. Detach from the attempt,
+/// leave
+///   it running, and return anything: it is not recorded. The next leader calls `reattach`.
+/// - `cancel` is called when the *attempt* must end (job cancelled, timeout). Kill all its processes; the pending `start` or
+///   `reattach` then returns the outcome.
+///
+/// An attempt that is passed to a coroutine outlives it.
 class Executor {
 public:
     virtual ~Executor() = default;
 
     /// The key under `run`: "ssh", "ansible", "puppet", "http", "local".
     virtual std::string_view name() const = 0;
-    /// Does it work on machines (a task needs `on`) or at the server?
-    enum class Place { node, server };
-    virtual Place place() const = 0;
-    /// Attempts run at the very server that began them, whatever they work on: no other server can ask for one.
-    virtual bool begins_here() const { return false; }
+    /// Whether its tasks need nodes (`on`) or run without one.
+    enum class TargetType { node, server };
+    virtual TargetType target_type() const = 0;
+    /// Whether attempts are processes of the server that started them: no other server can re-attach to one.
+    virtual bool runs_on_server() const { return false; }
 
-    /// Checks a body at submission, `${...}` not bound yet. All that is wrong at once: `invalid`, fields' paths relative to the
-    /// body ("playbook", "blocks[2].mode"; "" for the body itself). No I/O.
+    /// Validates a body at submission, before `${...}` is bound. `invalid` has all errors at once, with paths relative to the body
+    /// ("playbook", "blocks[2].mode"; "" for the body itself). No I/O.
     virtual Result<Unit> check(const json::value& body) const = 0;
+    /// Replaces the references in texts that a program reads as code (a script, a template) before values are bound: an external
+    /// value must not become code. `invalid` where a reference cannot be made safe; `check` reports the same at submission.
+    virtual Result<SeparatedBody> separate_values(const json::value& body) const { return SeparatedBody{body, {}, {}}; }
 
-    /// Does the attempt and streams what it says. Called at most once for an attempt id, after the intent is durable. An Error (as
+    /// The names of the values that an attempt with this body publishes; nothing: unknown before it has run. No I/O.
+    virtual std::optional<std::vector<std::string>> published(const json::value& body) const { return {}; }
+    /// At submission, before `${...}` is bound: the fields of a body that name a file which the server does not have.
+    virtual Task<std::vector<FieldError>> missing_files(Context, json::value body) const { co_return std::vector<FieldError>{}; }
+
+    /// Runs the attempt and streams its output. Called at most once for an attempt id, after the intent is durable. An Error (as
     /// opposed to an Outcome that failed) is recorded as `failed` with its message; class `connect` for `unavailable`, `timeout`
     /// for `timeout`, else `refused`.
-    virtual Task<Outcome> start(Context ctx, Attempt attempt, Output& output) = 0;
-    /// Takes up an attempt that an earlier server recorded the intent of, reading output on from `kept`. A host that cannot be
-    /// reached is tried again for as long as the attempt's timeout, then `unknown`.
-    virtual Task<Reattached> reattach(Context ctx, Attempt attempt, Offsets kept, Output& output) = 0;
-    /// Ends a running attempt. Returns when it is dead or cannot be reached (then an Error); harmless for one that has ended.
-    virtual Task<Unit> cancel(Context ctx, Attempt attempt) = 0;
-    /// The outcome is durable: the attempt's folder on the host can go. Failing is harmless.
-    virtual Task<Unit> clean_up(Context ctx, Attempt attempt) = 0;
-    /// Changes nothing. `unsupported` where the body has no dry run.
-    virtual Task<Preview> plan(Context ctx, Attempt attempt) = 0;
+    virtual Task<Outcome> start(Context ctx, const Attempt& attempt, Output& output) = 0;
+    /// Re-attaches to an attempt whose intent an earlier server recorded, and reads its output from `stored` on. A host that cannot
+    /// be reached is tried again for the attempt's timeout, then `unknown`.
+    virtual Task<Reattached> reattach(Context ctx, const Attempt& attempt, Offsets stored, Output& output) = 0;
+    /// Kills a running attempt. Returns when it is dead; an Error where its host cannot be reached. Harmless for one that has
+    /// ended.
+    virtual Task<Unit> cancel(Context ctx, const Attempt& attempt) = 0;
+    /// The outcome is durable: removes the attempt's folder on the host. A failure is harmless.
+    virtual Task<Unit> clean_up(Context ctx, const Attempt& attempt) = 0;
+    /// A dry run: changes nothing. `unsupported` where the body has none.
+    virtual Task<Preview> plan(Context ctx, const Attempt& attempt) = 0;
 };
 
-/// All executors of this server, by name. Filled at start-up, then only read; does not own them.
+/// The executors of this server, by name. Filled at start-up, then only read. Does not own them.
 class Executors {
 public:
     void add(Executor& executor) { all_[std::string(executor.name())] = &executor; }
-    /// Null where there is none of that name.
+    /// Null where no executor has that name.
     Executor* find(std::string_view name) const {
         const auto found = all_.find(name);
         return found == all_.end() ? nullptr : found->second;

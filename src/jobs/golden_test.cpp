@@ -1,5 +1,5 @@
 #include "jobs/engine.h"
-#include "jobs/engine_testing.h"
+#include "jobs/engine_fixture.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,10 +8,10 @@ namespace orrery::jobs {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::World;
+using testing::EngineFixture;
 
 /// The chain of the reference layout (reference/orchestration.md, 3.3): what each host does takes K to compile, B without others, C
-/// behind barriers, V to validate; the catalog answers after T0; whoever waits learns of a service L after it runs.
+/// behind barriers, V to validate; the catalog answers after T0; a waiting task learns of a service L after it runs.
 struct GoldenRow {
     const char* name;
     bool compile_blocks;
@@ -22,10 +22,10 @@ struct GoldenRow {
 
 class Golden : public ::testing::TestWithParam<GoldenRow> {};
 
-TEST_P(Golden, FinishesToTheSecond) {
-    const auto& row = GetParam();
+TEST_P(Golden, FinishesAtTheRecordedTime) {
+    const auto& record = GetParam();
     constexpr int K = 30, B = 300, C = 120, V = 20, T0 = 180;
-    World world;
+    EngineFixture world;
     world.start();
     for (const auto* role : {"stmonleader", "ocdb", "oc", "haproxy"}) world.nodes(role, 1);
     const auto begin = world.clock.steady();
@@ -34,7 +34,7 @@ TEST_P(Golden, FinishesToTheSecond) {
         return static_cast<int>(std::chrono::duration_cast<std::chrono::seconds>(world.clock.steady() - begin).count());
     };
     const auto later = [&](std::string service, std::string node, int after) {
-        auto body = [](World& of, std::string what, std::string where, Duration time) -> asio::awaitable<void> {
+        auto body = [](EngineFixture& of, std::string what, std::string where, Duration time) -> asio::awaitable<void> {
             std::ignore = co_await of.clock.sleep(time);
             of.catalog.pass(what, where);
         };
@@ -48,20 +48,20 @@ TEST_P(Golden, FinishesToTheSecond) {
     world.fake.when_done = [&](const FakeExecutor::Begun& begun) {
         ended[begun.attempt.task] = seconds();
         if (const auto* service = begun.attempt.body.as_object().if_contains("registers"))
-            later(std::string(service->as_string()), begun.attempt.targets.at(0).node.name, row.latency);
+            later(std::string(service->as_string()), begun.attempt.targets.at(0).node.name, record.latency);
     };
-    later("consul", "bootstrap", T0 + row.latency);
-    world.catalog.set("consul", {"bootstrap", "addr", 8500, MemberState::registered, "starting"});
+    later("consul", "bootstrap", T0 + record.latency);
+    world.catalog.set("consul", catalog::fake_member("bootstrap", "addr", 8500, MemberState::registered, "starting"));
 
     // Every host: what runs before the first barrier, between, and behind that of the host before it in the chain.
     const auto host = [&](std::string name, std::string needs, std::string registers) {
         const auto wait = needs.empty() ? "[consul]" : fmt::format("[consul, {}]", needs);
-        if (row.compile_blocks)
+        if (record.compile_blocks)
             return fmt::format(
                 "  - {{name: {0}, on: {0}, wait: {1}, run: {{fake: {{takes: {2}, registers: {3}}}}}, provides: {3}}}\n", name, wait,
                 K + B + C + V, registers);
         const auto early =
-            row.early_packages
+            record.early_packages
                 ? fmt::format("  - {{name: {0}.packages, on: {0}, run: {{fake: {{takes: {1}}}}}}}\n"
                               "  - {{name: {0}.base, on: {0}, after: {0}.packages, wait: consul, run: {{fake: {{takes: {2}}}}}}}\n",
                               name, B, K)
@@ -70,7 +70,7 @@ TEST_P(Golden, FinishesToTheSecond) {
                                    "{3}}}}}, provides: {3}}}\n",
                                    name, wait, C + V, registers);
     };
-    const int second_run = C + V + (row.compile_blocks ? K : 0);
+    const int second_run = C + V + (record.compile_blocks ? K : 0);
     world.submit(
         "golden",
         "tasks:\n" + host("stmonleader", "", "stmon") + host("ocdb", "stmon", "mysql") + host("oc", "mysql", "keystone") +
@@ -81,12 +81,12 @@ TEST_P(Golden, FinishesToTheSecond) {
                 "done: [keystone]\n",
                 K + B, second_run));
     ASSERT_TRUE(world.reaches("golden", JobState::converged, 1h));
-    EXPECT_EQ(ended["stmonleader@stmonleader-1"], row.stmonleader);
-    EXPECT_EQ(ended["ocdb@ocdb-1"], row.ocdb);
-    EXPECT_EQ(ended["oc@oc-1"], row.oc);
-    EXPECT_EQ(ended["haproxy@haproxy-1"], row.haproxy);
-    EXPECT_EQ(seconds(), row.haproxy);
-    EXPECT_EQ(world.row("golden", "haproxy@haproxy-1").attempt, 2);
+    EXPECT_EQ(ended["stmonleader@stmonleader-1"], record.stmonleader);
+    EXPECT_EQ(ended["ocdb@ocdb-1"], record.ocdb);
+    EXPECT_EQ(ended["oc@oc-1"], record.oc);
+    EXPECT_EQ(ended["haproxy@haproxy-1"], record.haproxy);
+    EXPECT_EQ(seconds(), record.haproxy);
+    EXPECT_EQ(world.record("golden", "haproxy@haproxy-1").attempt, 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(ReferenceRows, Golden,

@@ -12,8 +12,8 @@ namespace orrery::jobs {
 
 namespace {
 
-constexpr std::size_t record_size = 256 << 10; ///< a record is closed beyond this; one row adds at most 300 KiB or so
-constexpr std::size_t most_inputs = 256 << 10;
+constexpr std::size_t record_size = 256 << 10; ///< an entry is closed beyond this; one record adds at most about 300 KiB
+constexpr std::size_t max_inputs = 256 << 10;
 
 void put(std::string& out, std::uint64_t value) {
     for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
@@ -27,9 +27,9 @@ void put(std::string& out, std::string_view text) {
     out += text;
 }
 
-class Bytes {
+class ByteReader {
 public:
-    explicit Bytes(std::string_view bytes) : bytes_(bytes) {}
+    explicit ByteReader(std::string_view bytes) : bytes_(bytes) {}
     bool empty() const { return bytes_.empty(); }
     bool bad() const { return bad_; }
     std::uint64_t number() {
@@ -59,7 +59,7 @@ public:
         return out;
     }
     /// A number that must be below `limit`.
-    template <class T> T choice(std::uint64_t limit) {
+    template <class T> T bounded(std::uint64_t limit) {
         const auto value = number();
         if (value >= limit) bad_ = true;
         return static_cast<T>(value < limit ? value : 0);
@@ -70,102 +70,102 @@ private:
     bool bad_ = false;
 };
 
-void put_row(std::string& out, std::uint32_t task, const Row& row) {
+void put_record(std::string& out, std::uint32_t task, const TaskRecord& record) {
     out += 'r';
     put(out, task);
-    put(out, static_cast<std::uint64_t>(row.state));
-    put(out, static_cast<std::uint64_t>(row.phase));
-    put(out, static_cast<std::uint64_t>(row.waits));
-    put(out, static_cast<std::uint64_t>(row.change));
-    put(out, static_cast<std::uint64_t>(row.error));
-    put(out, (row.approved ? 1u : 0u) | (row.lapsed ? 2u : 0u) | (row.done_once ? 4u : 0u) | (row.undone ? 8u : 0u) |
-                 (row.uncleaned ? 16u : 0u));
-    put(out, std::uint64_t{row.attempt});
-    put(out, std::uint64_t{row.tries});
-    put_signed(out, row.exit_code);
-    put(out, (std::uint64_t{row.blocked_by} + 1) & 0xffffffff);
-    put_signed(out, row.since);
-    put_signed(out, row.started - row.since);
-    put_signed(out, row.ended - row.since);
-    put(out, row.inputs);
-    put(out, row.words());
-    const auto past = row.detail ? row.detail->past.size() : 0;
+    put(out, static_cast<std::uint64_t>(record.state));
+    put(out, static_cast<std::uint64_t>(record.phase));
+    put(out, static_cast<std::uint64_t>(record.waits));
+    put(out, static_cast<std::uint64_t>(record.change));
+    put(out, static_cast<std::uint64_t>(record.error));
+    put(out, (record.approved ? 1u : 0u) | (record.lapsed ? 2u : 0u) | (record.done_once ? 4u : 0u) | (record.undone ? 8u : 0u) |
+                 (record.uncleaned ? 16u : 0u));
+    put(out, std::uint64_t{record.attempt});
+    put(out, std::uint64_t{record.tries});
+    put_signed(out, record.exit_code);
+    put(out, (std::uint64_t{record.blocked_by} + 1) & 0xffffffff);
+    put_signed(out, record.since);
+    put_signed(out, record.started - record.since);
+    put_signed(out, record.ended - record.since);
+    put(out, record.inputs);
+    put(out, record.message());
+    const auto past = record.detail ? record.detail->past.size() : 0;
     put(out, past);
     for (std::size_t i = 0; i < past; ++i) {
-        const auto& one = row.detail->past[i];
+        const auto& one = record.detail->past[i];
         put(out, static_cast<std::uint64_t>(one.number));
         put(out, static_cast<std::uint64_t>(one.ended));
         put(out, static_cast<std::uint64_t>(one.error));
         put_signed(out, one.exit_code);
         put_signed(out, one.started);
-        put_signed(out, one.over);
-        put(out, one.words);
+        put_signed(out, one.ended_at);
+        put(out, one.message);
     }
 }
 
-void read_row(Bytes& in, Row& row) {
-    row.state = in.choice<TaskState>(9);
-    row.phase = in.choice<Phase>(4);
-    row.waits = in.choice<Waits>(6);
-    row.change = in.choice<Outcome::Change>(3);
-    row.error = in.choice<ErrorClass>(8);
+void read_record(ByteReader& in, TaskRecord& record) {
+    record.state = in.bounded<TaskState>(task_states);
+    record.phase = in.bounded<Phase>(4);
+    record.waits = in.bounded<Waits>(6);
+    record.change = in.bounded<Outcome::Change>(3);
+    record.error = in.bounded<ErrorClass>(8);
     const auto flags = in.number();
-    row.approved = (flags & 1) != 0;
-    row.lapsed = (flags & 2) != 0;
-    row.done_once = (flags & 4) != 0;
-    row.undone = (flags & 8) != 0;
-    row.uncleaned = (flags & 16) != 0;
-    row.attempt = in.choice<std::uint32_t>(std::uint64_t{1} << 32);
-    row.tries = in.choice<std::uint16_t>(0x10000);
-    row.exit_code = static_cast<std::int32_t>(in.signed_number());
-    row.blocked_by = static_cast<std::uint32_t>(in.number() - 1);
-    row.since = in.signed_number();
-    row.started = in.signed_number() + row.since;
-    row.ended = in.signed_number() + row.since;
-    row.inputs = in.number();
-    const auto words = in.text();
-    if (!words.empty() || row.detail) row.more().words = words;
-    const auto past = in.choice<std::size_t>(kept_past + 1);
-    if (past > 0 || row.detail) row.more().past.clear();
+    record.approved = (flags & 1) != 0;
+    record.lapsed = (flags & 2) != 0;
+    record.done_once = (flags & 4) != 0;
+    record.undone = (flags & 8) != 0;
+    record.uncleaned = (flags & 16) != 0;
+    record.attempt = in.bounded<std::uint32_t>(std::uint64_t{1} << 32);
+    record.tries = in.bounded<std::uint16_t>(0x10000);
+    record.exit_code = static_cast<std::int32_t>(in.signed_number());
+    record.blocked_by = static_cast<std::uint32_t>(in.number() - 1);
+    record.since = in.signed_number();
+    record.started = in.signed_number() + record.since;
+    record.ended = in.signed_number() + record.since;
+    record.inputs = in.number();
+    const auto message = in.text();
+    if (!message.empty() || record.detail) record.more().message = message;
+    const auto past = in.bounded<std::size_t>(max_past_attempts + 1);
+    if (past > 0 || record.detail) record.more().past.clear();
     for (std::size_t i = 0; i < past && !in.bad(); ++i) {
-        Past one;
+        PastAttempt one;
         one.number = static_cast<int>(in.number());
-        one.ended = in.choice<Outcome::Ended>(3);
-        one.error = in.choice<ErrorClass>(8);
+        one.ended = in.bounded<Outcome::Ended>(3);
+        one.error = in.bounded<ErrorClass>(8);
         one.exit_code = static_cast<int>(in.signed_number());
         one.started = in.signed_number();
-        one.over = in.signed_number();
-        one.words = in.text();
-        row.more().past.push_back(std::move(one));
+        one.ended_at = in.signed_number();
+        one.message = in.text();
+        record.more().past.push_back(std::move(one));
     }
 }
 
-void put_head(std::string& out, const JobHead& head) {
+void put_job(std::string& out, const JobRecord& job) {
     out += 'h';
-    put(out, static_cast<std::uint64_t>(head.state));
-    put(out, (head.approved ? 1u : 0u) | (head.paused ? 2u : 0u) | (head.undo ? 4u : 0u));
-    put(out, head.words);
-    put_signed(out, head.since);
-    put_signed(out, head.began);
-    put_signed(out, head.ended);
+    put(out, static_cast<std::uint64_t>(job.state));
+    put(out, (job.approved ? 1u : 0u) | (job.paused ? 2u : 0u) | (job.undo ? 4u : 0u));
+    put(out, job.message);
+    put_signed(out, job.since);
+    put_signed(out, job.began);
+    put_signed(out, job.ended);
 }
 
-void read_head(Bytes& in, JobHead& head) {
-    head.state = in.choice<JobState>(7);
+void read_job_record(ByteReader& in, JobRecord& job) {
+    job.state = in.bounded<JobState>(job_states);
     const auto flags = in.number();
-    head.approved = (flags & 1) != 0;
-    head.paused = (flags & 2) != 0;
-    head.undo = (flags & 4) != 0;
-    head.words = in.text();
-    head.since = in.signed_number();
-    head.began = in.signed_number();
-    head.ended = in.signed_number();
+    job.approved = (flags & 1) != 0;
+    job.paused = (flags & 2) != 0;
+    job.undo = (flags & 4) != 0;
+    job.message = in.text();
+    job.since = in.signed_number();
+    job.began = in.signed_number();
+    job.ended = in.signed_number();
 }
 
 void put_json(std::string& out, char type, std::uint32_t task, const json::value& value) {
     auto text = to_json_text(value);
-    // What cannot be kept is not cut in the middle: its digest, which is in the row, stays.
-    if (text.size() > most_inputs) text = "null";
+    // A value over the limit is dropped, not cut; its digest stays in the record.
+    if (text.size() > max_inputs) text = "null";
     out += type;
     put(out, task);
     put(out, text);
@@ -180,18 +180,18 @@ Journal::Entry Journal::seal(std::string body) {
     return {fmt::format("{}{:016x}", log_prefix(uid_), number), std::move(body)};
 }
 
-void Journal::add_row(const Scheduler& scheduler, std::uint32_t task, std::string& body) {
-    put_row(body, task, scheduler.row(task));
-    rows_at_[task] = next_;
+void Journal::add_record(const Scheduler& scheduler, std::uint32_t task, std::string& body) {
+    put_record(body, task, scheduler.record(task));
+    records_at_[task] = next_;
 }
 
-std::vector<Journal::Entry> Journal::record(Scheduler& scheduler, const std::vector<std::uint32_t>& dirty, bool head,
+std::vector<Journal::Entry> Journal::record(Scheduler& scheduler, const std::vector<std::uint32_t>& dirty, bool job,
                                             const std::vector<std::uint32_t>& cleaned) {
     std::vector<Entry> out;
     std::string body = "1";
-    if (head) {
-        put_head(body, scheduler.head());
-        head_at_ = next_;
+    if (job) {
+        put_job(body, scheduler.job());
+        job_at_ = next_;
     }
     for (const auto task : cleaned) {
         body += 'c';
@@ -202,8 +202,8 @@ std::vector<Journal::Entry> Journal::record(Scheduler& scheduler, const std::vec
             out.push_back(seal(std::move(body)));
             body = "1";
         }
-        add_row(scheduler, task, body);
-        auto& detail = scheduler.replayed(task).detail;
+        add_record(scheduler, task, body);
+        auto& detail = scheduler.mutable_record(task).detail;
         if (!detail) continue;
         if (std::exchange(detail->inputs_new, false)) {
             put_json(body, 'i', task, detail->inputs);
@@ -231,32 +231,32 @@ Result<Unit> Journal::replay(Scheduler& scheduler, std::string_view key, std::st
         failed != std::errc{} || end != digits.data() + digits.size())
         return damaged;
     if (value.empty() || value.front() != '1') return damaged;
-    Bytes in(value.substr(1));
+    ByteReader in(value.substr(1));
     while (!in.empty()) {
         const auto type = static_cast<char>(in.number());
         if (type == 'h') {
-            read_head(in, scheduler.replayed_head());
-            head_at_ = number;
+            read_job_record(in, scheduler.mutable_job());
+            job_at_ = number;
         } else if (type == 'r' || type == 'i' || type == 'v' || type == 's' || type == 'c') {
-            const auto task = in.choice<std::uint32_t>(rows_at_.size());
+            const auto task = in.bounded<std::uint32_t>(records_at_.size());
             if (in.bad()) return damaged;
-            auto& row = scheduler.replayed(task);
+            auto& record = scheduler.mutable_record(task);
             if (type == 'c') {
-                row.uncleaned = false;
+                record.uncleaned = false;
             } else if (type == 'r') {
-                read_row(in, row);
-                rows_at_[task] = number;
+                read_record(in, record);
+                records_at_[task] = number;
             } else {
                 boost::system::error_code failed;
                 auto read = json::parse(in.text(), failed);
                 if (failed) return damaged;
                 (type == 'i' ? inputs_at_ : type == 'v' ? values_at_ : servers_at_)[task] = number;
                 if (type == 'i')
-                    row.more().inputs = std::move(read);
+                    record.more().inputs = std::move(read);
                 else if (type == 's' && read.is_string())
-                    row.more().server = std::string_view(read.get_string());
+                    record.more().server = std::string_view(read.get_string());
                 else if (read.is_object())
-                    row.more().values = std::move(read.get_object());
+                    record.more().values = std::move(read.get_object());
             }
         } else {
             return damaged;
@@ -270,28 +270,28 @@ Result<Unit> Journal::replay(Scheduler& scheduler, std::string_view key, std::st
 }
 
 Journal::Compaction Journal::compact(Scheduler& scheduler) {
-    constexpr std::size_t least_bytes = 1 << 20, row_estimate = 48, most_records = 60, most_bytes = 256 << 10;
-    if (sizes_.size() < 100 || (bytes_ < least_bytes + 4 * row_estimate * rows_at_.size() && sizes_.size() < 5000)) return {};
+    constexpr std::size_t min_bytes = 1 << 20, row_estimate = 48, max_records = 60, max_bytes = 256 << 10;
+    if (sizes_.size() < 100 || (bytes_ < min_bytes + 4 * row_estimate * records_at_.size() && sizes_.size() < 5000)) return {};
     Compaction out;
     std::size_t taken = 0;
     std::uint64_t last = 0;
     for (const auto& [number, size] : sizes_) {
-        if (out.remove.size() >= most_records || (taken > 0 && taken + size > most_bytes)) break;
+        if (out.remove.size() >= max_records || (taken > 0 && taken + size > max_bytes)) break;
         taken += size;
         last = number;
         out.remove.push_back(fmt::format("{}{:016x}", log_prefix(uid_), number));
     }
     std::string body = "1";
-    if (head_at_ != 0 && head_at_ <= last) {
-        put_head(body, scheduler.head());
-        head_at_ = next_;
+    if (job_at_ != 0 && job_at_ <= last) {
+        put_job(body, scheduler.job());
+        job_at_ = next_;
     }
-    for (std::uint32_t task = 0; task < rows_at_.size(); ++task)
-        if (rows_at_[task] != 0 && rows_at_[task] <= last) add_row(scheduler, task, body);
-    const auto rewrite = [&](std::map<std::uint32_t, std::uint64_t>& places, char type) {
-        for (auto& [task, number] : places) {
-            if (number > last || !scheduler.row(task).detail) continue;
-            const auto& detail = *scheduler.row(task).detail;
+    for (std::uint32_t task = 0; task < records_at_.size(); ++task)
+        if (records_at_[task] != 0 && records_at_[task] <= last) add_record(scheduler, task, body);
+    const auto rewrite = [&](std::map<std::uint32_t, std::uint64_t>& newest, char type) {
+        for (auto& [task, number] : newest) {
+            if (number > last || !scheduler.record(task).detail) continue;
+            const auto& detail = *scheduler.record(task).detail;
             if (type == 'i')
                 put_json(body, type, task, detail.inputs);
             else if (type == 'v')
@@ -304,8 +304,8 @@ Journal::Compaction Journal::compact(Scheduler& scheduler) {
     rewrite(inputs_at_, 'i');
     rewrite(values_at_, 'v');
     rewrite(servers_at_, 's');
-    for (auto place = sizes_.begin(); place != sizes_.end() && place->first <= last; place = sizes_.erase(place))
-        bytes_ -= place->second;
+    for (auto entry = sizes_.begin(); entry != sizes_.end() && entry->first <= last; entry = sizes_.erase(entry))
+        bytes_ -= entry->second;
     if (body.size() > 1) out.entries.push_back(seal(std::move(body)));
     return out;
 }

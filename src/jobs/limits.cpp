@@ -1,6 +1,8 @@
 #include "jobs/limits.h"
 
-#include "jobs/scheduler.h"
+#include "jobs/scheduler/scheduler.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -12,28 +14,28 @@ std::uint32_t Limits::host(const std::string& name) {
     return place->second;
 }
 
-void Limits::call(std::vector<Waiter>& waiting) {
-    const auto called = std::exchange(waiting, {});
-    for (const auto& waiter : called) waiter.scheduler->called(waiter.task);
+void Limits::wake_all(std::vector<Waiter>& waiting) {
+    const auto woken = std::exchange(waiting, {});
+    for (const auto& waiter : woken) waiter.scheduler->wake(waiter.task);
 }
 
 void Limits::release_host(std::uint32_t host) {
     --hosts_[host].running;
-    call(hosts_[host].waiting);
+    wake_all(hosts_[host].waiting);
 }
 
 const std::string& Limits::lock_holder(const std::string& lock) const {
-    static const std::string nobody;
+    static const std::string unheld;
     const auto found = locks_.find(lock);
-    return found == locks_.end() ? nobody : found->second.holder;
+    return found == locks_.end() ? unheld : found->second.holder;
 }
 
 void Limits::release_lock(const std::string& lock) {
     locks_[lock].holder.clear();
-    pass_lock_on(lock);
+    wake_next_for_lock(lock);
 }
 
-void Limits::pass_lock_on(const std::string& lock) {
+void Limits::wake_next_for_lock(const std::string& lock) {
     const auto found = locks_.find(lock);
     if (found == locks_.end() || !found->second.holder.empty()) return;
     if (found->second.waiting.empty()) {
@@ -42,7 +44,7 @@ void Limits::pass_lock_on(const std::string& lock) {
     }
     const auto first = found->second.waiting.front();
     found->second.waiting.erase(found->second.waiting.begin());
-    first.scheduler->called(first.task);
+    first.scheduler->wake(first.task);
 }
 
 void Limits::set_rules(std::map<std::string, RollingRule> rules) {
@@ -56,24 +58,55 @@ const RollingRule* Limits::rule_for(const std::string& role) const {
     return found == rules_.end() ? nullptr : &found->second;
 }
 
-bool Limits::holds_place(const std::string& role, const std::string& host) const {
-    const auto found = places_.find(role);
-    return found != places_.end() && found->second.contains(host);
+bool Limits::holds_rolling_slot(const std::string& role, const std::string& host) const {
+    const auto found = rolling_slots_.find(role);
+    return found != rolling_slots_.end() && found->second.contains(host);
 }
 
-std::size_t Limits::places_taken(const std::string& role) const {
-    const auto found = places_.find(role);
-    return found == places_.end() ? 0 : found->second.size();
+std::string Limits::rolling_slot_owner(const std::string& role, const std::string& host) const {
+    const auto found = rolling_slots_.find(role);
+    if (found == rolling_slots_.end()) return {};
+    const auto place = found->second.find(host);
+    return place == found->second.end() ? std::string() : place->second;
 }
 
-void Limits::take_place(const std::string& role, const std::string& host, const std::string& job) { places_[role][host] = job; }
-
-void Limits::release_place(const std::string& role, const std::string& host) {
-    if (const auto found = places_.find(role); found != places_.end() && found->second.erase(host) > 0) ++rolling_changes_;
+std::string Limits::rolling_slots_text(const std::string& role) const {
+    constexpr std::size_t max_named = 3;
+    const auto found = rolling_slots_.find(role);
+    if (found == rolling_slots_.end()) return {};
+    std::string out;
+    std::size_t named = 0;
+    for (const auto& [host, job] : found->second) {
+        if (named++ == max_named) return out + ", ...";
+        out += fmt::format("{}{} by job {}", out.empty() ? "" : ", ", host, job);
+    }
+    return out;
 }
 
-void Limits::release_places(const std::string& job) {
-    for (auto& [role, hosts] : places_)
+std::vector<std::pair<std::string, std::string>> Limits::rolling_slots_of(const std::string& job) const {
+    std::vector<std::pair<std::string, std::string>> out;
+    for (const auto& [role, hosts] : rolling_slots_)
+        for (const auto& [host, holder] : hosts)
+            if (holder == job) out.emplace_back(role, host);
+    return out;
+}
+
+std::size_t Limits::rolling_slots_used(const std::string& role) const {
+    const auto found = rolling_slots_.find(role);
+    return found == rolling_slots_.end() ? 0 : found->second.size();
+}
+
+void Limits::take_rolling_slot(const std::string& role, const std::string& host, const std::string& job) {
+    rolling_slots_[role][host] = job;
+}
+
+void Limits::release_rolling_slot(const std::string& role, const std::string& host) {
+    if (const auto found = rolling_slots_.find(role); found != rolling_slots_.end() && found->second.erase(host) > 0)
+        ++rolling_changes_;
+}
+
+void Limits::release_rolling_slots(const std::string& job) {
+    for (auto& [role, hosts] : rolling_slots_)
         if (std::erase_if(hosts, [&](const auto& place) { return place.second == job; }) > 0) ++rolling_changes_;
 }
 

@@ -1,6 +1,7 @@
 #include "jobs/output.h"
 
 #include "core/text.h"
+#include "core/truncate.h"
 #include "jobs/output_frames.h"
 
 #include <boost/asio/this_coro.hpp>
@@ -10,6 +11,12 @@
 #include <algorithm>
 
 namespace orrery::jobs {
+
+namespace {
+
+constexpr std::size_t max_piece = 64 << 10, small_piece = 4 << 10; ///< of a frame
+
+} // namespace
 
 std::string valid_utf8(std::string_view bytes) {
     std::string out;
@@ -23,7 +30,7 @@ std::string valid_utf8(std::string_view bytes) {
                                                                    : 0;
         bool good = length > 0 && i + length <= bytes.size();
         for (std::size_t k = 1; good && k < length; ++k) good = (static_cast<unsigned char>(bytes[i + k]) & 0xc0) == 0x80;
-        if (good && length >= 3) { // too long a form, a surrogate, beyond the end
+        if (good && length >= 3) { // overlong form, surrogate, or beyond U+10FFFF
             const auto second = static_cast<unsigned char>(bytes[i + 1]);
             good = !(first == 0xe0 && second < 0xa0) && !(first == 0xed && second > 0x9f) && !(first == 0xf0 && second < 0x90) &&
                    !(first == 0xf4 && second > 0x8f);
@@ -40,12 +47,60 @@ std::string valid_utf8(std::string_view bytes) {
 }
 
 void OutputLog::Sink::frame(char kind, std::uint64_t end, std::string_view bytes) {
-    if (size_ + bytes.size() > limit_ && kind != 'n') {
-        dropped_ += bytes.size();
-        return;
+    const bool full = dropped_ > 0 || !tail_.empty() || size_ + bytes.size() > limit_ - tail_limit_;
+    if (full && kind != 'n') return keep_in_tail(kind, end, bytes);
+    append(kind, end, bytes);
+}
+
+/// The last part of the output explains the outcome: it is kept here until the output is complete.
+void OutputLog::Sink::keep_in_tail(char kind, std::uint64_t end, std::string_view bytes) {
+    constexpr std::size_t joined = 4096;
+    if (!tail_.empty() && tail_.back().kind == kind && kind != 's' && tail_.back().bytes.size() < joined) {
+        tail_.back().bytes += bytes;
+        tail_.back().end = end;
+    } else {
+        tail_.push_back({kind, end, std::string(bytes)});
+        tail_size_ += frame_head;
+    }
+    tail_size_ += bytes.size();
+    while (tail_size_ > tail_limit_) {
+        auto& first = tail_.front();
+        const auto excess = tail_size_ - tail_limit_;
+        if (tail_.size() == 1 && first.kind != 's' && first.bytes.size() > excess) {
+            first.bytes.erase(0, excess);
+            tail_size_ -= excess;
+            dropped_ += excess;
+            return;
+        }
+        dropped_ += first.bytes.size();
+        tail_size_ -= first.bytes.size() + frame_head;
+        tail_.pop_front();
+    }
+}
+
+void OutputLog::Sink::flush_tail() {
+    if (dropped_ > 0) {
+        if (!tail_.empty() && tail_.front().kind != 's') // the rest of a line that is not whole
+            if (const auto line = tail_.front().bytes.find('\n'); line != std::string::npos) {
+                tail_.front().bytes.erase(0, line + 1);
+                dropped_ += line + 1;
+            }
+        append('n', 0, fmt::format("{} bytes were left out here: the limit is {}", std::exchange(dropped_, 0), limit_));
+    }
+    for (const auto& one : std::exchange(tail_, {})) append(one.kind, one.end, one.bytes);
+    tail_size_ = 0;
+}
+
+void OutputLog::Sink::append(char kind, std::uint64_t end, std::string_view bytes) {
+    if (pending_.empty() && on_pending) on_pending();
+    if (const auto now = clock_.wall(); now < marked_ || now - marked_ >= time_mark_interval) {
+        marked_ = now;
+        size_ += frame_head;
+        pending_ += time_mark;
+        put_bytes(pending_, static_cast<std::uint64_t>(now.time_since_epoch().count()), 8);
+        put_bytes(pending_, 0, 4);
     }
     size_ += bytes.size() + frame_head;
-    if (pending_.empty() && on_pending) on_pending();
     pending_ += kind;
     put_bytes(pending_, end, 8);
     put_bytes(pending_, bytes.size(), 4);
@@ -58,10 +113,13 @@ void OutputLog::Sink::write(Stream stream, std::uint64_t offset, std::string_vie
     if (offset < side.seen) bytes.remove_prefix(side.seen - offset);
     side.seen = std::max(side.seen, offset) + bytes.size();
     if (!withheld_.empty()) return;
-    for (; !bytes.empty(); bytes.remove_prefix(std::min<std::size_t>(bytes.size(), 64 << 10))) {
-        const auto kept = masker_.feed(side.held, bytes.substr(0, 64 << 10));
-        const auto rest = bytes.size() > (64 << 10) ? bytes.size() - (64 << 10) : 0;
-        if (!kept.empty()) frame(stream == Stream::out ? 'o' : 'e', side.seen - rest - side.held.size(), kept);
+    while (!bytes.empty()) {
+        // Small pieces where the first part ends, so that it is as long as it may be.
+        const std::size_t piece = size_ + max_piece > limit_ - tail_limit_ ? small_piece : max_piece;
+        const auto taken = std::min(bytes.size(), piece);
+        const auto masked = masker_.feed(side.partial, bytes.substr(0, taken));
+        bytes.remove_prefix(taken);
+        if (!masked.empty()) frame(stream == Stream::out ? 'o' : 'e', side.seen - bytes.size() - side.partial.size(), masked);
     }
 }
 
@@ -72,20 +130,20 @@ void OutputLog::Sink::step(Step step) {
                         {"result", name_of(step.result)},
                         {"took_ms", std::chrono::duration_cast<std::chrono::milliseconds>(step.took).count()}};
     if (!step.key.empty()) object["key"] = valid_utf8(masker_.mask_cut(step.key));
-    if (!step.words.empty()) object["words"] = valid_utf8(masker_.mask_cut(step.words).substr(0, 16 << 10));
+    if (!step.message.empty()) object["message"] = valid_utf8(masker_.mask_cut(step.message).substr(0, 16 << 10));
     frame('s', 0, to_json_text(object));
 }
 
-void OutputLog::Sink::troubled(std::string words, std::shared_ptr<const std::atomic<bool>> over) {
-    const bool is_new = trouble().empty();
-    trouble_ = valid_utf8(masker_.mask(words).substr(0, 1024));
-    trouble_over_ = std::move(over);
-    if (is_new) frame('n', 0, trouble_ + "\n");
+void OutputLog::Sink::report_problem(std::string message, std::shared_ptr<const std::atomic<bool>> resolved) {
+    const bool is_new = problem().empty();
+    problem_ = valid_utf8(truncate(masker_.mask(message), 1024));
+    problem_resolved_ = std::move(resolved);
+    if (is_new) frame('n', 0, problem_ + "\n");
 }
 
-void OutputLog::Sink::resume(Offsets kept, std::uint64_t size) {
-    sides_[0].seen = kept.out;
-    sides_[1].seen = kept.err;
+void OutputLog::Sink::resume(Offsets stored, std::uint64_t size) {
+    sides_[0].seen = stored.out;
+    sides_[1].seen = stored.err;
     size_ = size;
 }
 
@@ -95,14 +153,13 @@ void OutputLog::Sink::finish() {
     if (!withheld_.empty()) return frame('n', 0, withheld_);
     for (const auto stream : {Stream::out, Stream::err}) {
         auto& side = sides_[static_cast<std::size_t>(stream)];
-        const auto rest = masker_.finish(side.held);
+        const auto rest = masker_.finish(side.partial);
         if (!rest.empty()) frame(stream == Stream::out ? 'o' : 'e', side.seen, rest);
     }
-    if (dropped_ > 0)
-        frame('n', 0, fmt::format("{} more bytes were not kept: the limit is {}", std::exchange(dropped_, 0), limit_));
+    flush_tail();
 }
 
-Task<Unit> OutputLog::wait_for_turn(Context ctx, std::shared_ptr<Sink> sink) {
+Task<Unit> OutputLog::wait_for_flush(Context ctx, std::shared_ptr<Sink> sink) {
     while (sink->busy_) {
         if (!sink->idle_) sink->idle_ = std::make_unique<Notifier>(co_await asio::this_coro::executor);
         CO_TRY(std::ignore, co_await sink->idle_->wait(ctx));
@@ -110,7 +167,7 @@ Task<Unit> OutputLog::wait_for_turn(Context ctx, std::shared_ptr<Sink> sink) {
     co_return Unit{};
 }
 
-OutputLog::Turn::~Turn() {
+OutputLog::FlushLock::~FlushLock() {
     sink_->busy_ = false;
     if (sink_->idle_) sink_->idle_->notify_all();
 }

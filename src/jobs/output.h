@@ -3,14 +3,16 @@
 #include "core/clock.h"
 #include "core/task.h"
 #include "jobs/executor.h"
-#include "jobs/rows.h"
+#include "jobs/records.h"
 #include "jobs/secrets.h"
 #include "store/leadership.h"
 #include "store/store.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,12 +22,12 @@
 
 namespace orrery::jobs {
 
-/// The same text, with "\uFFFD" in the place of bytes that are not UTF-8: what programs say need not be text, what is shown must.
+/// The text with "\uFFFD" for bytes that are not UTF-8: output may be any bytes, JSON must be UTF-8.
 std::string valid_utf8(std::string_view bytes);
 
-/// What attempts said: a log for each attempt and phase, only appended to, each piece with its place in the attempt's own stream,
-/// so that after a crash reading goes on where it was. Where there is one server it is in files beside the store; where several
-/// share a store it is in the store, so that any of them can show it and whoever leads next goes on with it. Loop thread only.
+/// The output of attempts: an append-only log for each attempt and phase. Each piece has its offset in the attempt's own stream, so
+/// that reading continues there after a crash. With one server the logs are files beside the store; servers that share a store keep
+/// them in the store, so that every server can show them and the next leader continues them. Loop thread only.
 class OutputLog {
 public:
     struct Name {
@@ -35,24 +37,25 @@ public:
         Phase phase = Phase::run;
     };
 
-    /// Takes an attempt's output, masked; writes nothing by itself: `flush` does.
+    /// Collects the output of an attempt, masked. `flush` writes it.
     class Sink final : public Output {
     public:
-        Sink(Name name, const Secrets& secrets, std::size_t limit) : name_(std::move(name)), masker_(secrets), limit_(limit) {}
+        Sink(Name name, const Secrets& secrets, std::size_t limit, const Clock& clock)
+            : name_(std::move(name)), masker_(secrets), limit_(limit), tail_limit_(std::min(limit / 2, max_tail)), clock_(clock) {}
         void write(Stream stream, std::uint64_t offset, std::string_view bytes) override;
         void step(Step step) override;
-        void troubled(std::string words, std::shared_ptr<const std::atomic<bool>> over) override;
-        /// What is not right with the attempt now; empty: nothing.
-        std::string trouble() const { return trouble_over_ && !*trouble_over_ ? trouble_ : std::string(); }
-        /// After re-attaching: so much is kept.
-        void resume(Offsets kept, std::uint64_t size);
-        /// From now on nothing is kept but a note that says why.
+        void report_problem(std::string message, std::shared_ptr<const std::atomic<bool>> resolved) override;
+        /// The current problem of the attempt; empty: none.
+        std::string problem() const { return problem_resolved_ && !*problem_resolved_ ? problem_ : std::string(); }
+        /// After a re-attach: how much is stored.
+        void resume(Offsets stored, std::uint64_t size);
+        /// From now on nothing is stored but a note with the reason.
         void withhold(std::string why);
         bool withholds() const { return !withheld_.empty(); }
-        /// No more will come.
+        /// No more output will come.
         void finish();
         bool has_pending() const { return !pending_.empty(); }
-        /// Called when there is something to flush and there was not before.
+        /// Called when there is something to flush, and there was nothing before.
         std::function<void()> on_pending;
         const Masker& masker() const { return masker_; }
 
@@ -61,77 +64,92 @@ public:
         friend class OutputFiles;
         friend class OutputRecords;
         struct Side {
-            std::uint64_t seen = 0; ///< of the attempt's stream
-            std::string held;
+            std::uint64_t seen = 0; ///< offset in the attempt's stream
+            std::string partial;    ///< bytes that may begin a secret
         };
+        struct TailPiece {
+            char kind;
+            std::uint64_t end;
+            std::string bytes;
+        };
+        static constexpr std::size_t max_tail = 64 << 10; ///< in memory, for each running attempt
         void frame(char kind, std::uint64_t end, std::string_view bytes);
+        void append(char kind, std::uint64_t end, std::string_view bytes);
+        void keep_in_tail(char kind, std::uint64_t end, std::string_view bytes);
+        void flush_tail();
         Name name_;
         Masker masker_;
-        std::size_t limit_;
+        std::size_t limit_, tail_limit_;
+        std::list<TailPiece> tail_; ///< the output after the first part; nearly always empty, and then without memory
+        std::size_t tail_size_ = 0;
+        const Clock& clock_;
+        WallTime marked_{}; ///< the last time mark
         Side sides_[2];
         std::string pending_, withheld_;
         std::uint64_t size_ = 0, dropped_ = 0;
         bool written_ = false, busy_ = false;
-        std::unique_ptr<Notifier> idle_; ///< of whoever waits for a flush under way
-        std::string trouble_;
-        std::shared_ptr<const std::atomic<bool>> trouble_over_;
-        // In the store: the record that is still added to, and where in the log it begins.
+        std::unique_ptr<Notifier> idle_; ///< notified when the flush in progress ends
+        std::string problem_;
+        std::shared_ptr<const std::atomic<bool>> problem_resolved_;
+        // In the store: the content of the last, open record, and where in the log it begins.
         std::string open_;
         std::uint64_t open_at_ = 0;
         SteadyTime written_at_{};
     };
 
-    struct Kept {
+    struct StoredOutput {
         Offsets offsets;
         std::uint64_t size = 0;
     };
     struct Piece {
         char kind = 'o'; ///< 'o' out, 'e' err, 's' a Step as JSON, 'n' a note of ours
         std::string bytes;
+        /// When it was received, to a tenth of a second; nothing before the first time mark of the page, and in output of earlier
+        /// versions.
+        std::optional<WallTime> time = {};
     };
     struct Page {
         std::vector<Piece> pieces;
-        std::uint64_t next = 0; ///< give as `from` for what follows
+        std::uint64_t next = 0; ///< pass as `from` for the next page
     };
 
     explicit OutputLog(std::size_t limit) : limit_(limit) {}
     virtual ~OutputLog() = default;
 
-    /// `limit` of one attempt; what comes beyond is counted and not kept.
-    std::shared_ptr<Sink> open(Name name, const Secrets& secrets) {
-        return std::make_shared<Sink>(std::move(name), secrets, limit_);
+    /// Of output over the limit, the first part and the last part (up to 64 KiB) are stored, with a note between them.
+    std::shared_ptr<Sink> open(Name name, const Secrets& secrets, const Clock& clock) {
+        return std::make_shared<Sink>(std::move(name), secrets, limit_, clock);
     }
-    /// How far an attempt's output was kept; cuts off a torn end.
-    virtual Task<Kept> kept(Context ctx, Name name) = 0;
+    /// How far the output of an attempt is stored. Cuts off an incomplete end.
+    virtual Task<StoredOutput> stored(Context ctx, Name name) = 0;
     enum class When { soon, now };
-    /// Appends what the sink holds. `now`: it is durable when this returns. `soon`: it may be left for a later call; then
-    /// `has_pending` still holds.
+    /// Appends the pending output of the sink. `now`: durable when this returns. `soon`: it may be left to a later call; then
+    /// `has_pending` stays true.
     virtual Task<Unit> flush(Context ctx, std::shared_ptr<Sink> sink, When when) = 0;
-    /// About `limit` bytes from a place that an earlier page gave (0: the beginning). An attempt that said nothing is an empty
-    /// page.
+    /// About `limit` bytes from the `next` of an earlier page (0: the beginning). An attempt without output has an empty page.
     virtual Task<Page> read(Context ctx, Name name, std::uint64_t from, std::size_t limit) = 0;
-    /// Removes all of a job's.
+    /// Removes all output of a job.
     virtual Task<Unit> remove(Context ctx, std::string uid) = 0;
 
 protected:
-    /// Pieces of one log go there in their order: one flush of it at a time.
-    class Turn {
+    /// Held during a flush: the pieces of a log are written in order, by one flush at a time.
+    class FlushLock {
     public:
-        explicit Turn(std::shared_ptr<Sink> sink) : sink_(std::move(sink)) { sink_->busy_ = true; }
-        ~Turn();
-        Turn(const Turn&) = delete;
-        Turn& operator=(const Turn&) = delete;
+        explicit FlushLock(std::shared_ptr<Sink> sink) : sink_(std::move(sink)) { sink_->busy_ = true; }
+        ~FlushLock();
+        FlushLock(const FlushLock&) = delete;
+        FlushLock& operator=(const FlushLock&) = delete;
 
     private:
         std::shared_ptr<Sink> sink_;
     };
-    static Task<Unit> wait_for_turn(Context ctx, std::shared_ptr<Sink> sink);
+    static Task<Unit> wait_for_flush(Context ctx, std::shared_ptr<Sink> sink);
 
 private:
     std::size_t limit_;
 };
 
-/// In files, one for each log. They are touched on the pool only.
+/// Output in files, one for each log. File I/O runs on the pool.
 class OutputFiles final : public OutputLog {
 public:
     struct Options {
@@ -140,7 +158,7 @@ public:
     };
     OutputFiles(Pool& pool, Options options) : OutputLog(options.limit), pool_(pool), options_(std::move(options)) {}
 
-    Task<Kept> kept(Context ctx, Name name) override;
+    Task<StoredOutput> stored(Context ctx, Name name) override;
     Task<Unit> flush(Context ctx, std::shared_ptr<Sink> sink, When when) override;
     Task<Page> read(Context ctx, Name name, std::uint64_t from, std::size_t limit) override;
     Task<Unit> remove(Context ctx, std::string uid) override;
@@ -151,28 +169,28 @@ private:
     Options options_;
 };
 
-/// In the store, aside from what servers hold in memory:
+/// Output in the store, in keys that servers do not cache:
 ///
 ///     ~output/<uid>/<task>-<attempt><phase>/<12 hexadecimal digits: where in the log it begins>
-///     jobs.output/<uid>      how many bytes that is, of a job; or that it was removed to make room
+///     jobs.output/<uid>      the bytes of a job; or "removed", where they were removed to make room
 ///
-/// Only who leads writes. What there is in all is bounded: beyond `total` the oldest jobs that are over lose theirs, and readers
-/// are told so.
+/// Only the leader writes. The total is bounded: beyond `total` the output of the oldest ended jobs is removed, and readers get a
+/// note.
 class OutputRecords final : public OutputLog {
 public:
     struct Options {
         std::size_t limit = 4u << 20;
         std::size_t total = 256u << 20;
     };
-    /// `before`: what was kept in files, when this installation had one server; only read.
+    /// `before`: output in files, from the time when this installation had one server; only read.
     OutputRecords(store::Store& store, Clock& clock, OutputFiles& before, Options options);
     ~OutputRecords() override;
 
-    /// From here on this server writes, with this fence; `is_over` tells whether a job's output may go. Nothing: it does not any
-    /// more.
-    void lead(std::optional<store::Fence> fence, std::function<bool(std::string_view uid)> is_over = {});
+    /// From now on this server writes, with this fence; `is_terminal` returns whether the output of a job may be removed. No fence:
+    /// this server stops writing.
+    void lead(std::optional<store::Fence> fence, std::function<bool(std::string_view uid)> is_terminal = {});
 
-    Task<Kept> kept(Context ctx, Name name) override;
+    Task<StoredOutput> stored(Context ctx, Name name) override;
     Task<Unit> flush(Context ctx, std::shared_ptr<Sink> sink, When when) override;
     Task<Page> read(Context ctx, Name name, std::uint64_t from, std::size_t limit) override;
     Task<Unit> remove(Context ctx, std::string uid) override;
@@ -184,7 +202,7 @@ private:
         store::Revision since = 0;
         bool removed = false;
     };
-    static std::string prefix(std::string_view uid) { return store::aside_mark + ("output/" + std::string(uid) + "/"); }
+    static std::string prefix(std::string_view uid) { return store::uncached_prefix + ("output/" + std::string(uid) + "/"); }
     static std::string prefix(const Name& name);
     Task<Unit> remove_records(Context ctx, std::string uid);
     Task<Unit> make_room(Context ctx);
@@ -194,7 +212,7 @@ private:
     OutputFiles& before_;
     Options options_;
     std::optional<store::Fence> fence_;
-    std::function<bool(std::string_view)> is_over_;
+    std::function<bool(std::string_view)> is_terminal_;
     std::map<std::string, Job, std::less<>> jobs_;
     std::size_t total_ = 0;
     bool making_room_ = false;

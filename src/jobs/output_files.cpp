@@ -27,9 +27,9 @@ private:
     int fd_;
 };
 
-Error file_error(std::string_view what, const std::filesystem::path& path) {
+Error file_error(std::string_view action, const std::filesystem::path& path) {
     return Error{errno == ENOSPC ? Code::no_space : Code::unavailable,
-                 fmt::format("{} {}: {}", what, path.string(), std::strerror(errno))};
+                 fmt::format("{} {}: {}", action, path.string(), std::strerror(errno))};
 }
 
 /// Reads up to `size` bytes at `from`; fewer at the end.
@@ -51,29 +51,29 @@ std::filesystem::path OutputFiles::path(const Name& name) const {
     return options_.folder / name.uid / fmt::format("{}-{}{}", name.task, name.attempt, name_of(name.phase)[0]);
 }
 
-Task<OutputLog::Kept> OutputFiles::kept(Context, Name name) {
+Task<OutputLog::StoredOutput> OutputFiles::stored(Context, Name name) {
     auto file = path(name);
-    auto work = [file]() -> Result<Kept> {
-        Kept kept;
+    auto work = [file]() -> Result<StoredOutput> {
+        StoredOutput stored;
         const OpenFile open(file, O_RDWR);
-        if (!open) return kept;
+        if (!open) return stored;
         for (;;) {
-            const auto head = frame_head_of(read_at(open.fd(), kept.size, frame_head));
+            const auto head = frame_head_of(read_at(open.fd(), stored.size, frame_head));
             if (!head) break;
-            const auto bytes = read_at(open.fd(), kept.size + frame_head, head->length);
+            const auto bytes = read_at(open.fd(), stored.size + frame_head, head->length);
             if (bytes.size() < head->length) break;
-            count_frame(kept, *head, bytes);
+            count_frame(stored, *head, bytes);
         }
-        if (::ftruncate(open.fd(), static_cast<off_t>(kept.size)) != 0) return file_error("cannot cut", file);
-        return kept;
+        if (::ftruncate(open.fd(), static_cast<off_t>(stored.size)) != 0) return file_error("cannot cut", file);
+        return stored;
     };
     co_return co_await blocking(pool_, std::move(work));
 }
 
 Task<Unit> OutputFiles::flush(Context ctx, std::shared_ptr<Sink> sink, When when) {
     const bool sync = when == When::now;
-    CO_TRY(std::ignore, co_await wait_for_turn(ctx, sink));
-    const Turn turn(sink);
+    CO_TRY(std::ignore, co_await wait_for_flush(ctx, sink));
+    const FlushLock lock(sink);
     auto bytes = std::exchange(sink->pending_, {});
     if (bytes.empty() && !(sync && sink->written_)) co_return Unit{};
     sink->written_ = true;
@@ -98,22 +98,23 @@ Task<Unit> OutputFiles::flush(Context ctx, std::shared_ptr<Sink> sink, When when
 Task<OutputLog::Page> OutputFiles::read(Context, Name name, std::uint64_t from, std::size_t limit) {
     auto file = path(name);
     auto work = [file, from, limit]() -> Result<Page> {
-        Page page;
+        PageBuilder builder;
+        auto& page = builder.page;
         page.next = from;
         const OpenFile open(file, O_RDONLY);
-        if (!open) return page;
+        if (!open) return std::move(page);
         for (std::size_t taken = 0; taken < limit;) {
             const auto start = read_at(open.fd(), page.next, frame_head);
             if (start.size() < frame_head) break;
             const auto head = frame_head_of(start);
-            if (!head) return not_a_place(from);
+            if (!head) return invalid_position(from);
             auto bytes = read_at(open.fd(), page.next + frame_head, head->length);
             if (bytes.size() < head->length) break; // being written
             page.next += frame_head + head->length;
             taken += head->length;
-            add_piece(page, head->kind, std::move(bytes));
+            builder.add(*head, std::move(bytes));
         }
-        return page;
+        return std::move(page);
     };
     co_return co_await blocking(pool_, std::move(work));
 }

@@ -6,12 +6,15 @@
 
 #include <cstring>
 
-/// Private to the output logs: the form of their bytes, wherever they are kept.
+/// Private to the output logs: the format of their bytes, in files and in the store.
 namespace orrery::jobs {
 
-/// A frame: kind, end of the attempt's stream after it (8 bytes), length (4), bytes. Little-endian.
+/// A frame: kind, offset of its end in the attempt's stream (8 bytes), length (4), bytes. Little-endian.
 constexpr std::size_t frame_head = 13;
-constexpr std::size_t longest_frame = 8u << 20;
+constexpr std::size_t max_frame = 8u << 20;
+/// A frame without bytes. Its offset is the wall clock in milliseconds at which the next frames were received, or later.
+constexpr char time_mark = 't';
+constexpr auto time_mark_interval = std::chrono::milliseconds(100);
 
 inline void put_bytes(std::string& out, std::uint64_t value, int bytes) {
     for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
@@ -28,37 +31,56 @@ struct FrameHead {
     std::uint64_t end = 0;
     std::size_t length = 0;
 };
-/// Nothing where this is no head.
+/// Nothing where the bytes are not the head of a frame.
 inline std::optional<FrameHead> frame_head_of(std::string_view bytes) {
-    if (bytes.size() < frame_head || std::memchr("oesn", bytes[0], 4) == nullptr) return {};
+    if (bytes.size() < frame_head || std::memchr("oesnt", bytes[0], 5) == nullptr) return {};
     FrameHead head{bytes[0], get_bytes(bytes.substr(1), 8), get_bytes(bytes.substr(9), 4)};
-    if (head.length > longest_frame) return {};
+    if (head.length > max_frame) return {};
     return head;
 }
 
-/// A frame that is kept whole.
-inline void count_frame(OutputLog::Kept& kept, const FrameHead& head, std::string_view bytes) {
-    constexpr std::size_t longest_line = 1 << 20;
-    kept.size += frame_head + head.length;
-    auto& at = kept.offsets;
+/// Counts a complete frame.
+inline void count_frame(OutputLog::StoredOutput& stored, const FrameHead& head, std::string_view bytes) {
+    constexpr std::size_t max_line = 1 << 20;
+    stored.size += frame_head + head.length;
+    auto& at = stored.offsets;
     if (head.kind == 'e') at.err = head.end;
     if (head.kind != 'o') return;
     at.out = head.end;
     const auto line = bytes.rfind('\n');
     if (line != std::string_view::npos) at.line.clear();
     at.line += bytes.substr(line + 1);
-    if (at.line.size() > longest_line) at.line.resize(longest_line);
+    if (at.line.size() > max_line) at.line.resize(max_line);
 }
 
-inline void add_piece(OutputLog::Page& page, char kind, std::string bytes) {
-    if (!page.pieces.empty() && page.pieces.back().kind == kind && kind != 's')
-        page.pieces.back().bytes += bytes;
-    else
-        page.pieces.push_back({kind, std::move(bytes)});
+/// Steps of earlier versions have their message in the field "words". In JSON text that key cannot occur within a value, where its
+/// quotes would be escaped.
+inline std::string current_step(std::string json) {
+    constexpr std::string_view old_key = ",\"words\":", key = ",\"message\":";
+    if (const auto at = json.find(old_key); at != std::string::npos) json.replace(at, old_key.size(), key);
+    return json;
 }
 
-inline Error not_a_place(std::uint64_t from) {
-    return Error{Code::invalid, fmt::format("{} is not a place in this output", from), "give what the last page gave as next"};
+/// Joins frames to the pieces of a page.
+class PageBuilder {
+public:
+    void add(const FrameHead& head, std::string bytes) {
+        if (head.kind == time_mark)
+            time_ = WallTime(std::chrono::milliseconds(static_cast<std::int64_t>(head.end)));
+        else if (!page.pieces.empty() && page.pieces.back().kind == head.kind && page.pieces.back().time == time_ &&
+                 head.kind != 's')
+            page.pieces.back().bytes += bytes;
+        else
+            page.pieces.push_back({head.kind, head.kind == 's' ? current_step(std::move(bytes)) : std::move(bytes), time_});
+    }
+    OutputLog::Page page;
+
+private:
+    std::optional<WallTime> time_;
+};
+
+inline Error invalid_position(std::uint64_t from) {
+    return Error{Code::invalid, fmt::format("{} is not a position in this output", from), "pass the \"next\" of the last page"};
 }
 
 } // namespace orrery::jobs

@@ -20,7 +20,7 @@ constexpr std::size_t records_a_page = 16;
 /// have grown by half.
 constexpr Duration written_again = std::chrono::seconds(1), written_late = std::chrono::seconds(10);
 
-std::uint64_t place_of(std::string_view key) {
+std::uint64_t position_of(std::string_view key) {
     std::uint64_t at = 0;
     const auto digits = key.substr(key.rfind('/') + 1);
     std::from_chars(digits.data(), digits.data() + digits.size(), at, 16);
@@ -48,17 +48,17 @@ OutputRecords::OutputRecords(store::Store& store, Clock& clock, OutputFiles& bef
 }
 OutputRecords::~OutputRecords() = default;
 
-void OutputRecords::lead(std::optional<store::Fence> fence, std::function<bool(std::string_view)> is_over) {
+void OutputRecords::lead(std::optional<store::Fence> fence, std::function<bool(std::string_view)> is_terminal) {
     fence_ = std::move(fence);
-    is_over_ = std::move(is_over);
+    is_terminal_ = std::move(is_terminal);
 }
 
 std::string OutputRecords::prefix(const Name& name) {
     return fmt::format("{}{}-{}{}/", prefix(name.uid), name.task, name.attempt, name_of(name.phase)[0]);
 }
 
-Task<OutputLog::Kept> OutputRecords::kept(Context ctx, Name name) {
-    Kept kept;
+Task<OutputLog::StoredOutput> OutputRecords::stored(Context ctx, Name name) {
+    StoredOutput stored;
     const auto all = prefix(name);
     for (std::string after;;) {
         CO_TRY(const auto page, co_await store_.fetch(ctx, all, records_a_page, after, store::Store::Values::yes));
@@ -66,19 +66,19 @@ Task<OutputLog::Kept> OutputRecords::kept(Context ctx, Name name) {
             std::string_view rest = record->value;
             while (const auto head = frame_head_of(rest)) {
                 if (rest.size() < frame_head + head->length) break;
-                count_frame(kept, *head, rest.substr(frame_head, head->length));
+                count_frame(stored, *head, rest.substr(frame_head, head->length));
                 rest.remove_prefix(frame_head + head->length);
             }
         }
         if (page.next.empty()) break;
         after = page.next;
     }
-    co_return kept;
+    co_return stored;
 }
 
 Task<Unit> OutputRecords::flush(Context ctx, std::shared_ptr<Sink> sink, When when) {
-    CO_TRY(std::ignore, co_await wait_for_turn(ctx, sink));
-    const Turn turn(sink);
+    CO_TRY(std::ignore, co_await wait_for_flush(ctx, sink));
+    const FlushLock lock(sink);
     while (!sink->pending_.empty()) {
         const auto waited = clock_.steady() - sink->written_at_;
         const bool due = when == When::now || sink->open_.size() + sink->pending_.size() > record_bytes || waited >= written_late ||
@@ -118,41 +118,42 @@ Task<Unit> OutputRecords::flush(Context ctx, std::shared_ptr<Sink> sink, When wh
 Task<OutputLog::Page> OutputRecords::read(Context ctx, Name name, std::uint64_t from, std::size_t limit) {
     const auto all = prefix(name);
     CO_TRY(const auto keys, co_await store_.fetch(ctx, all, 0, {}, store::Store::Values::no));
-    Page page;
+    PageBuilder builder;
+    auto& page = builder.page;
     page.next = from;
     if (keys.records.empty()) {
         const auto job = jobs_.find(name.uid);
         if (job == jobs_.end() || !job->second.removed) co_return co_await before_.read(ctx, std::move(name), from, limit);
         if (from == 0) {
-            page.pieces.push_back({'n', "what it said was removed to make room for later jobs: see jobs.output_total"});
+            page.pieces.push_back({'n', "its output was removed to make room for later jobs: see jobs.output_total"});
             page.next = 1;
         }
-        co_return page;
+        co_return std::move(page);
     }
     // The record that holds this place is the last that does not begin after it; reading begins after the one before.
     std::string after;
-    for (std::size_t i = 1; i < keys.records.size() && place_of(keys.records[i]->key) <= from; ++i)
+    for (std::size_t i = 1; i < keys.records.size() && position_of(keys.records[i]->key) <= from; ++i)
         after = keys.records[i - 1]->key;
     for (std::size_t taken = 0; taken < limit;) {
         CO_TRY(const auto found, co_await store_.fetch(ctx, all, 4, after, store::Store::Values::yes));
         for (const auto& record : found.records) {
-            const auto begins = place_of(record->key);
-            if (begins > page.next || page.next > begins + record->value.size()) co_return not_a_place(from);
+            const auto begins = position_of(record->key);
+            if (begins > page.next || page.next > begins + record->value.size()) co_return invalid_position(from);
             std::string_view rest = std::string_view(record->value).substr(page.next - begins);
             while (!rest.empty() && taken < limit) {
                 const auto head = frame_head_of(rest);
-                if (!head || rest.size() < frame_head + head->length) co_return not_a_place(from);
-                add_piece(page, head->kind, std::string(rest.substr(frame_head, head->length)));
+                if (!head || rest.size() < frame_head + head->length) co_return invalid_position(from);
+                builder.add(*head, std::string(rest.substr(frame_head, head->length)));
                 rest.remove_prefix(frame_head + head->length);
                 page.next += frame_head + head->length;
                 taken += head->length;
             }
-            if (taken >= limit) co_return page;
+            if (taken >= limit) co_return std::move(page);
         }
         if (found.next.empty()) break;
         after = found.next;
     }
-    co_return page;
+    co_return std::move(page);
 }
 
 Task<Unit> OutputRecords::remove(Context ctx, std::string uid) {
@@ -176,7 +177,7 @@ Task<Unit> OutputRecords::remove_records(Context ctx, std::string uid) {
     }
 }
 
-/// The oldest jobs that are over lose their output, as long as there is too much.
+/// Removes the output of the oldest ended jobs until the total is within its limit.
 Task<Unit> OutputRecords::make_room(Context ctx) {
     if (making_room_) co_return Unit{};
     struct Busy {
@@ -190,13 +191,12 @@ Task<Unit> OutputRecords::make_room(Context ctx) {
         std::string oldest;
         store::Revision since = 0;
         for (const auto& [uid, job] : jobs_)
-            if (!job.removed && (oldest.empty() || job.since < since) && is_over_ && is_over_(uid)) {
+            if (!job.removed && (oldest.empty() || job.since < since) && is_terminal_ && is_terminal_(uid)) {
                 oldest = uid;
                 since = job.since;
             }
         if (oldest.empty()) co_return Unit{}; // all of it is of jobs that run, each attempt within its limit
-        log::info(ctx, "the output of an old job is removed to make room: {} bytes of output are kept, {} may be", total_,
-                  options_.total);
+        log::info(ctx, "output of an old job removed to make room stored_bytes={} max_bytes={}", total_, options_.total);
         store::Transaction transaction;
         transaction.put(fmt::format("{}{}", sizes_prefix, oldest), "removed");
         if (!fence_) co_return Error{Code::conflict, "this server no longer leads"};

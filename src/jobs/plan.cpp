@@ -2,6 +2,9 @@
 
 #include "core/ids.h"
 #include "core/text.h"
+#include "core/truncate.h"
+#include "jobs/plan_barriers.h"
+#include "jobs/plan_checks.h"
 #include "jobs/values.h"
 #include "resource/resources.h"
 
@@ -10,6 +13,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 namespace orrery::jobs {
@@ -57,35 +61,36 @@ namespace {
 
 using Problems = std::vector<FieldError>;
 
-/// The work of one expansion; each step adds what it finds wrong.
+/// Places one job; each step adds the errors that it finds.
 class Expansion {
 public:
-    Expansion(Plan& plan, const std::vector<Machine>& machines, const Executors& executors, const Membership* membership,
-              const std::function<bool(const std::string&)>& secret_exists)
-        : plan_(plan), machines_(machines), executors_(executors), membership_(membership), secret_exists_(secret_exists) {}
+    Expansion(Plan& plan, const std::vector<PlanNode>& nodes, const Executors& executors, const Membership* membership,
+              const SecretKeys& secret_keys)
+        : plan_(plan), nodes_(nodes), executors_(executors), membership_(membership), secret_keys_(secret_keys) {}
 
     Problems run() {
         place();
         link();
         check_bodies();
-        check_references();
+        for (auto& problem : check_submission(plan_, executors_, membership_, secret_keys_))
+            problems_.push_back(std::move(problem));
         const bool cycles = find_cycles();
         if (!cycles) measure_depth();
-        check_barriers(!cycles && !edges_broken_);
+        for (auto& problem : check_barriers(plan_, membership_, !cycles && !edges_broken_)) problems_.push_back(std::move(problem));
         return std::move(problems_);
     }
 
     void place() {
         std::vector<std::vector<std::string>> chosen(plan_.spec.tasks.size());
-        std::map<std::string, std::string> roles; // of the machines that are touched
+        std::map<std::string, std::string> roles; // by node
         for (std::size_t i = 0; i < plan_.spec.tasks.size(); ++i) {
             const auto& on = plan_.spec.tasks[i].on;
-            if (on.what == OnSpec::What::server) continue;
+            if (on.type == OnSpec::Type::server) continue;
             const auto path = at(i, "on");
-            if (on.what == OnSpec::What::nodes) {
+            if (on.type == OnSpec::Type::nodes) {
                 for (const auto& name : on.nodes) {
-                    if (const auto* machine = find_machine(name))
-                        chosen[i].push_back(machine->name);
+                    if (const auto* node = find_node(name))
+                        chosen[i].push_back(node->name);
                     else
                         wrong(path, fmt::format("there is no node {}", name));
                 }
@@ -95,14 +100,14 @@ public:
                     wrong(path, selector.error().message);
                     continue;
                 }
-                for (const auto& machine : machines_)
-                    if (selector->matches(machine.labels)) chosen[i].push_back(machine.name);
+                for (const auto& node : nodes_)
+                    if (selector->matches(node.labels)) chosen[i].push_back(node.name);
                 if (chosen[i].empty()) wrong(path, fmt::format("no node has {}", on.labels));
             }
             std::sort(chosen[i].begin(), chosen[i].end());
             chosen[i].erase(std::unique(chosen[i].begin(), chosen[i].end()), chosen[i].end());
             for (const auto& name : chosen[i]) {
-                const auto& labels = find_machine(name)->labels;
+                const auto& labels = find_node(name)->labels;
                 const auto role = labels.find("role");
                 roles.emplace(name, role == labels.end() ? "" : role->second);
             }
@@ -119,9 +124,12 @@ public:
             plan_.groups.push_back(std::move(group));
         }
         number();
+        for (const auto& host : plan_.hosts)
+            if (find_node(host)->maintenance)
+                plan_.warnings.push_back(fmt::format("{} is in maintenance: its tasks wait until that ends", host));
     }
 
-    /// Task numbers and waves, from the machines of each group.
+    /// Task numbers and waves, from the nodes of each group.
     void number() {
         for (std::size_t i = 0; i < plan_.groups.size(); ++i) {
             auto& group = plan_.groups[i];
@@ -143,15 +151,15 @@ public:
 
     void link() {
         std::map<std::string_view, std::uint32_t> names;
-        std::vector<std::string_view> words;
+        std::vector<std::string_view> known;
         for (std::uint32_t i = 0; i < plan_.spec.tasks.size(); ++i) {
             names.emplace(plan_.spec.tasks[i].name, i);
-            words.push_back(plan_.spec.tasks[i].name);
+            known.push_back(plan_.spec.tasks[i].name);
         }
-        const auto look_up = [&](const std::string& name, const std::string& path) -> std::optional<std::uint32_t> {
+        const auto find_task = [&](const std::string& name, const std::string& path) -> std::optional<std::uint32_t> {
             if (const auto found = names.find(name); found != names.end()) return found->second;
-            const auto near = nearest(name, words.data(), words.data() + words.size());
-            wrong(path, fmt::format("there is no task {}{}{}{}", name.substr(0, 128), near.empty() ? "" : "; did you mean ", near,
+            const auto near = nearest(name, known.data(), known.data() + known.size());
+            wrong(path, fmt::format("there is no task {}{}{}{}", truncate(name, 128), near.empty() ? "" : "; did you mean ", near,
                                     near.empty() ? "" : "?"));
             edges_broken_ = true;
             return {};
@@ -161,10 +169,10 @@ public:
             auto& group = plan_.groups[i];
             for (std::size_t k = 0; k < spec.after.size(); ++k) {
                 const auto path = at(i, fmt::format("after[{}]", k));
-                const auto other = look_up(spec.after[k].task, path);
+                const auto other = find_task(spec.after[k].task, path);
                 if (!other) continue;
                 if (std::any_of(group.after.begin(), group.after.end(), [&](const auto& edge) { return edge.group == *other; })) {
-                    wrong(path, "is said twice");
+                    wrong(path, "is listed twice");
                     continue;
                 }
                 group.after.push_back({*other, spec.after[k].same_host});
@@ -172,18 +180,18 @@ public:
                 if (spec.after[k].same_host) check_same_host(i, *other, path);
             }
             if (spec.batch && !spec.batch->through.empty()) {
-                group.through = look_up(spec.batch->through, at(i, "batch.through"));
+                group.through = find_task(spec.batch->through, at(i, "batch.through"));
                 if (group.through) check_covers(i, *group.through, at(i, "batch.through"));
             }
             if (!spec.rolling_through.empty()) {
-                group.rolling_through = look_up(spec.rolling_through, at(i, "rolling"));
+                group.rolling_through = find_task(spec.rolling_through, at(i, "rolling"));
                 if (group.rolling_through) check_covers(i, *group.rolling_through, at(i, "rolling"));
             }
         }
     }
 
     void check_bodies() {
-        const auto words = executors_.names();
+        const auto known = executors_.names();
         for (std::size_t i = 0; i < plan_.spec.tasks.size(); ++i) {
             const auto& task = plan_.spec.tasks[i];
             for (const auto& [name, run] : {std::pair<std::string_view, const RunSpec&>{"run", task.run},
@@ -194,15 +202,15 @@ public:
                 const auto* executor = executors_.find(run.executor);
                 const auto path = at(i, name);
                 if (executor == nullptr) {
-                    const auto near = nearest(run.executor, words.data(), words.data() + words.size());
+                    const auto near = nearest(run.executor, known.data(), known.data() + known.size());
                     wrong(path,
                           fmt::format("there is no executor {}{}{}", run.executor,
-                                      near.empty() ? fmt::format("; there are {}", fmt::join(words, ", ")) : "; did you mean ",
+                                      near.empty() ? fmt::format("; there are {}", fmt::join(known, ", ")) : "; did you mean ",
                                       near));
                     continue;
                 }
-                if (executor->place() == Executor::Place::node && task.on.what == OnSpec::What::server)
-                    wrong(at(i, "on"), fmt::format("{} works on machines: say on which", run.executor));
+                if (executor->target_type() == Executor::TargetType::node && task.on.type == OnSpec::Type::server)
+                    wrong(at(i, "on"), fmt::format("{} needs nodes: name them", run.executor));
                 if (auto checked = executor->check(run.body); !checked.ok()) {
                     if (checked.error().fields.empty()) wrong(fmt::format("{}.{}", path, run.executor), checked.error().message);
                     for (const auto& field : checked.error().fields)
@@ -214,23 +222,7 @@ public:
         }
     }
 
-    void check_references() {
-        for (std::size_t i = 0; i < plan_.spec.tasks.size(); ++i) {
-            const auto& task = plan_.spec.tasks[i];
-            check_value(i, "with", task.with, false);
-            check_value(i, "run", task.run.body, true);
-            check_value(i, "check", task.check.body, true);
-            check_value(i, "verify", task.verify.body, true);
-            check_value(i, "undo", task.undo.body, true);
-            for (const auto& text : task.artefacts) {
-                check_value(i, "artefacts", json::value(text), true);
-                if (text.find("${secret.") != text.npos) wrong(at(i, "artefacts"), "cannot use a secret: paths are shown");
-            }
-            for (const auto& [name, text] : task.environment) check_value(i, "env." + name, json::value(text), true);
-        }
-    }
-
-    /// True if there are any.
+    /// True where there are cycles.
     bool find_cycles() {
         enum class Mark { white, grey, black };
         std::vector<Mark> marks(plan_.groups.size(), Mark::white);
@@ -252,12 +244,12 @@ public:
                     path.emplace_back(other, 0);
                 } else if (marks[other] == Mark::grey) {
                     found = true;
-                    std::string words = plan_.spec.tasks[other].name;
+                    std::string cycle = plan_.spec.tasks[other].name;
                     for (auto step = path.rbegin(); step != path.rend(); ++step) {
-                        words += fmt::format(" → {}", plan_.spec.tasks[step->first].name);
+                        cycle += fmt::format(" → {}", plan_.spec.tasks[step->first].name);
                         if (step->first == other) break;
                     }
-                    wrong(at(other, "after"), fmt::format("waits for itself: {}", words));
+                    wrong(at(other, "after"), fmt::format("waits for itself: {}", cycle));
                 }
             }
         }
@@ -266,8 +258,10 @@ public:
 
     void measure_depth() {
         std::vector<std::uint32_t> left(plan_.groups.size()), order;
-        for (std::uint32_t i = 0; i < plan_.groups.size(); ++i)
-            if ((left[i] = static_cast<std::uint32_t>(plan_.groups[i].before.size())) == 0) order.push_back(i);
+        for (std::uint32_t i = 0; i < plan_.groups.size(); ++i) {
+            left[i] = static_cast<std::uint32_t>(plan_.groups[i].before.size());
+            if (left[i] == 0) order.push_back(i);
+        }
         for (std::size_t at = 0; at < order.size(); ++at)
             for (const auto& edge : plan_.groups[order[at]].after) {
                 auto& depth = plan_.groups[edge.group].depth;
@@ -276,77 +270,27 @@ public:
             }
     }
 
-    void count_barriers() {
-        for (std::size_t i = 0; i < plan_.groups.size(); ++i) {
-            const auto& waits = plan_.spec.tasks[i].wait;
-            for (std::size_t k = 0; k < waits.size(); ++k)
-                plan_.groups[i].wanted.push_back(wanted(waits[k], at(i, fmt::format("wait[{}].count", k))));
-        }
-        for (std::size_t k = 0; k < plan_.spec.done.size(); ++k)
-            plan_.done_wanted.push_back(wanted(plan_.spec.done[k], fmt::format("spec.done[{}].count", k)));
-    }
-
-    /// Names the barriers that stay closed: those that too few provide, and, where the plan can be played through group by group,
-    /// those whose providers come to wait for them.
-    void check_barriers(bool playable) {
-        count_barriers();
-        const std::vector<bool> all(plan_.groups.size(), true);
-        std::vector<std::vector<bool>> passed(plan_.groups.size()); // by deadline, or named already
-        for (std::size_t i = 0; i < plan_.groups.size(); ++i)
-            for (std::size_t k = 0; k < plan_.spec.tasks[i].wait.size(); ++k) {
-                const auto& barrier = plan_.spec.tasks[i].wait[k];
-                const bool lapses = barrier.on_timeout == OnTimeout::go_on && barrier.deadline;
-                const bool hopeless = !lapses && !can_open(barrier, plan_.groups[i].wanted[k], all);
-                if (hopeless) wrong(at(i, fmt::format("wait[{}]", k)), why_closed(barrier, plan_.groups[i].wanted[k]));
-                passed[i].push_back(lapses || hopeless);
-            }
-        for (std::size_t k = 0; k < plan_.spec.done.size(); ++k)
-            if (!can_open(plan_.spec.done[k], plan_.done_wanted[k], all))
-                wrong(fmt::format("spec.done[{}]", k), why_closed(plan_.spec.done[k], plan_.done_wanted[k]));
-        if (!playable) return;
-        std::vector<bool> done(plan_.groups.size(), false);
-        const auto open = [&](std::size_t i, std::size_t k) {
-            return passed[i][k] || can_open(plan_.spec.tasks[i].wait[k], plan_.groups[i].wanted[k], done);
-        };
-        for (bool moved = true; moved;) {
-            moved = false;
-            for (std::size_t i = 0; i < plan_.groups.size(); ++i) {
-                if (done[i] || !ready(i, done)) continue;
-                bool opens = true;
-                for (std::size_t k = 0; k < passed[i].size(); ++k) opens = opens && open(i, k);
-                if (opens) done[i] = moved = true;
-            }
-        }
-        for (std::size_t i = 0; i < plan_.groups.size(); ++i) {
-            if (done[i] || !ready(i, done)) continue;
-            for (std::size_t k = 0; k < passed[i].size(); ++k)
-                if (!open(i, k))
-                    wrong(at(i, fmt::format("wait[{}]", k)), why_closed(plan_.spec.tasks[i].wait[k], plan_.groups[i].wanted[k]));
-        }
-    }
-
 private:
     std::string at(std::size_t task, std::string_view field) const {
         return fmt::format("{}.{}", plan_.spec.tasks[task].path, field);
     }
     void wrong(std::string path, std::string message) { problems_.push_back({std::move(path), std::move(message)}); }
-    const Machine* find_machine(const std::string& name) const {
-        const auto found =
-            std::lower_bound(machines_.begin(), machines_.end(), name,
-                             [](const Machine& machine, const std::string& wanted) { return machine.name < wanted; });
-        return found == machines_.end() || found->name != name ? nullptr : &*found;
+    const PlanNode* find_node(const std::string& name) const {
+        const auto found = std::lower_bound(nodes_.begin(), nodes_.end(), name,
+                                            [](const PlanNode& node, const std::string& wanted) { return node.name < wanted; });
+        return found == nodes_.end() || found->name != name ? nullptr : &*found;
     }
 
     void check_same_host(std::uint32_t group, std::uint32_t other, const std::string& path) {
         if (plan_.spec.tasks[other].together || plan_.spec.tasks[group].together || plan_.groups[group].hosts.empty()) {
-            wrong(path, "same_host needs a task for each machine on both sides");
+            wrong(path, "same_host needs a task for each node on both sides");
             edges_broken_ = true;
             return;
         }
         check_covers(group, other, path);
     }
 
-    /// Every machine of `group` must be one of `other`'s.
+    /// Every node of `group` must be one of `other`.
     void check_covers(std::uint32_t group, std::uint32_t other, const std::string& path) {
         const auto& theirs = plan_.groups[other].hosts;
         std::vector<std::uint32_t> missing;
@@ -359,132 +303,105 @@ private:
                                 missing.size() > 1 ? fmt::format(" and {} more", missing.size() - 1) : ""));
     }
 
-    void check_value(std::size_t task, const std::string& field, const json::value& value, bool with_allowed) {
-        for (const auto& text : references_in(value)) {
-            auto reference = parse_reference(text);
-            const auto path = at(task, field);
-            if (!reference.ok()) {
-                wrong(path, reference.error().message);
-                continue;
-            }
-            const auto& spec = plan_.spec.tasks[task];
-            switch (reference->what) {
-            case Reference::What::with:
-                if (!with_allowed)
-                    wrong(path, fmt::format("${{{}}}: \"with\" cannot use itself", text));
-                else if (!spec.with.contains(reference->name))
-                    wrong(path, fmt::format("${{{}}}: the task's \"with\" has no {}", text, reference->name));
-                break;
-            case Reference::What::task:
-                if (!plan_.find_group(reference->name))
-                    wrong(path, fmt::format("${{{}}}: there is no task {}", text, reference->name));
-                break;
-            case Reference::What::node:
-                if (spec.on.what == OnSpec::What::server || spec.together)
-                    wrong(path, fmt::format("${{{}}}: the task is not about one machine", text));
-                break;
-            case Reference::What::secret:
-                if (secret_exists_ && !secret_exists_(reference->name))
-                    wrong(path, fmt::format("${{{}}}: there is no Secret {}", text, reference->name));
-                break;
-            default: break;
-            }
-        }
-    }
-
-    bool provides(std::size_t group, const BarrierSpec& barrier) const {
-        const auto& offers = plan_.spec.tasks[group].provides;
-        return std::any_of(offers.begin(), offers.end(), [&](const ServiceRef& ref) {
-            return ref.service == barrier.service && (barrier.tag.empty() || ref.tag == barrier.tag);
-        });
-    }
-
-    /// The machines that provide it when those groups are done. nothing: who is registered already is not known.
-    std::optional<std::set<std::string>> could(const BarrierSpec& barrier, const std::vector<bool>& done) const {
-        std::set<std::string> nodes;
-        for (std::size_t i = 0; i < plan_.groups.size(); ++i) {
-            if (!done[i] || !provides(i, barrier)) continue;
-            for (const auto host : plan_.groups[i].hosts) nodes.insert(plan_.hosts[host]);
-            if (plan_.groups[i].hosts.empty()) nodes.insert(fmt::format("(server: {})", plan_.spec.tasks[i].name));
-        }
-        if (membership_ == nullptr) return nodes;
-        auto members = membership_->members(barrier.service, barrier.tag);
-        if (!members.ok()) return {};
-        for (const auto& member : *members) nodes.insert(member.node);
-        return nodes;
-    }
-
-    std::int64_t wanted(const BarrierSpec& barrier, const std::string& path) {
-        switch (barrier.count.what) {
-        case Count::What::number: return barrier.count.number;
-        case Count::What::hosts: {
-            const auto count = std::count(plan_.roles.begin(), plan_.roles.end(), barrier.count.role);
-            if (count == 0) wrong(path, fmt::format("the plan has no machine of role {}", barrier.count.role));
-            return std::max<std::int64_t>(1, count);
-        }
-        case Count::What::all: {
-            const auto nodes = could(barrier, std::vector<bool>(plan_.groups.size(), true));
-            return std::max<std::int64_t>(1, nodes ? static_cast<std::int64_t>(nodes->size()) : 1);
-        }
-        }
-        return 1;
-    }
-
-    bool ready(std::size_t group, const std::vector<bool>& done) const {
-        return std::all_of(plan_.groups[group].after.begin(), plan_.groups[group].after.end(),
-                           [&](const Group::Edge& edge) { return done[edge.group]; });
-    }
-
-    bool can_open(const BarrierSpec& barrier, std::int64_t count, const std::vector<bool>& done) {
-        const auto nodes = could(barrier, done);
-        if (!nodes) {
-            auto words = fmt::format("whether {} can be reached is not known: the catalog cannot be asked", barrier.text());
-            if (std::find(plan_.warnings.begin(), plan_.warnings.end(), words) == plan_.warnings.end())
-                plan_.warnings.push_back(std::move(words));
-            return true;
-        }
-        return static_cast<std::int64_t>(nodes->size()) >= count;
-    }
-
-    std::string why_closed(const BarrierSpec& barrier, std::int64_t count) const {
-        const auto nodes = could(barrier, std::vector<bool>(plan_.groups.size(), true));
-        const auto service = barrier.tag.empty() ? barrier.service : fmt::format("{}:{}", barrier.service, barrier.tag);
-        if (nodes && nodes->empty())
-            return fmt::format("cannot open: nothing in the plan provides {}, and nobody has registered it", service);
-        if (nodes && static_cast<std::int64_t>(nodes->size()) < count)
-            return fmt::format("cannot open: it wants {} of {}, and {} could be ({})", count, service, nodes->size(),
-                               fmt::join(*nodes, ", "));
-        return fmt::format("cannot open: those that provide {} wait, in the end, for this task", service);
-    }
-
     Plan& plan_;
-    const std::vector<Machine>& machines_;
+    const std::vector<PlanNode>& nodes_;
     const Executors& executors_;
     const Membership* membership_;
-    const std::function<bool(const std::string&)>& secret_exists_;
+    const SecretKeys& secret_keys_;
     Problems problems_;
     bool edges_broken_ = false;
 };
 
 } // namespace
 
-Result<Plan> expand(std::string name, JobSpec spec, const std::vector<Machine>& machines, const Executors& executors,
-                    const Membership* membership, const std::function<bool(const std::string&)>& secret_exists) {
-    constexpr std::uint32_t most_tasks = 1'000'000;
-    constexpr std::size_t most_shown = 100;
+namespace {
+
+constexpr std::uint32_t max_plan_tasks = 1'000'000;
+
+Error job_error(Problems problems) {
+    constexpr std::size_t max_shown = 100;
+    Error error{Code::invalid, fmt::format("the job has {} error{}", problems.size(), problems.size() == 1 ? "" : "s"),
+                "correct the job and submit it again; nothing of it was started"};
+    if (problems.size() > max_shown) problems.resize(max_shown);
+    error.fields = std::move(problems);
+    return error;
+}
+
+bool is_below(std::string_view path, std::string_view root) {
+    return path.starts_with(root) && (path.size() == root.size() || path[root.size()] == '.' || path[root.size()] == '[');
+}
+
+/// Drops errors of the graph that follow from fields which could not be read.
+void drop_consequences(Problems& problems, const Problems& misread, const JobSpec& spec) {
+    bool services_unknown = false, members_unknown = false;
+    std::set<std::string> tasks;
+    for (const auto& task : spec.tasks)
+        for (const auto& error : misread) {
+            const bool placement = is_below(error.path, task.path + ".on");
+            services_unknown = services_unknown || is_below(error.path, task.path + ".provides");
+            members_unknown = members_unknown || services_unknown || (placement && !task.provides.empty());
+            if (placement || error.path == task.path || is_below(error.path, task.path + ".name") ||
+                is_below(error.path, task.path + ".after") || is_below(error.path, task.path + ".batch"))
+                tasks.insert(task.path);
+        }
+    std::erase_if(problems, [&](const FieldError& problem) {
+        const bool related = std::any_of(misread.begin(), misread.end(), [&](const FieldError& error) {
+            return is_below(problem.path, error.path) || is_below(error.path, problem.path) ||
+                   (problem.path.starts_with("spec.done") && error.path.starts_with("spec.done"));
+        });
+        if (related) return true;
+        if (members_unknown && (problem.path.starts_with("spec.done") || problem.path.find(".wait[") != std::string::npos))
+            return true;
+        if (services_unknown && problem.path.find(".rerun_on[") != std::string::npos) return true;
+        return std::any_of(tasks.begin(), tasks.end(), [&](const std::string& task) { return is_below(problem.path, task); });
+    });
+}
+
+/// Tasks of a list have numbers in their paths: adds their names.
+void name_tasks(Problems& problems, const JobSpec& spec) {
+    std::map<std::string_view, std::string_view> names;
+    for (const auto& task : spec.tasks)
+        if (task.path.ends_with(']') && !task.name.empty()) names.emplace(task.path, task.name);
+    for (auto& problem : problems) {
+        const auto end = problem.path.find(']');
+        if (end == std::string::npos) continue;
+        if (const auto found = names.find(std::string_view(problem.path).substr(0, end + 1)); found != names.end())
+            problem.message = fmt::format("task {}: {}", found->second, problem.message);
+    }
+}
+
+} // namespace
+
+Result<Plan> expand(std::string name, JobSpec spec, const std::vector<PlanNode>& nodes, const Executors& executors,
+                    const Membership* membership) {
     Plan plan;
     plan.name = std::move(name);
     plan.spec = std::move(spec);
-    auto problems = Expansion(plan, machines, executors, membership, secret_exists).run();
-    if (plan.tasks > most_tasks)
-        problems.push_back({"spec.tasks", fmt::format("would be {} tasks, and {} is the most", plan.tasks, most_tasks)});
-    if (!problems.empty()) {
-        Error error{Code::invalid, fmt::format("the job has {} mistake{}", problems.size(), problems.size() == 1 ? "" : "s")};
-        if (problems.size() > most_shown) problems.resize(most_shown);
-        error.fields = std::move(problems);
-        return error;
-    }
+    const SecretKeys no_secret_keys;
+    auto problems = Expansion(plan, nodes, executors, membership, no_secret_keys).run();
+    if (plan.tasks > max_plan_tasks)
+        problems.push_back({"spec.tasks", fmt::format("would be {} tasks, and {} is the maximum", plan.tasks, max_plan_tasks)});
+    if (!problems.empty()) return job_error(std::move(problems));
     return plan;
+}
+
+Result<Plan> plan_submission(std::string name, const json::object& spec, const Submission& with) {
+    Problems misread;
+    Plan plan;
+    plan.name = std::move(name);
+    const bool readable = read_job(spec, plan.spec, misread);
+    auto problems = readable ? Expansion(plan, with.nodes, with.executors, with.membership, with.secret_keys).run() : Problems{};
+    if (!misread.empty()) drop_consequences(problems, misread, plan.spec);
+    if (plan.tasks > max_plan_tasks)
+        problems.push_back({"spec.tasks", fmt::format("would be {} tasks, and {} is the maximum", plan.tasks, max_plan_tasks)});
+    problems.insert(problems.begin(), std::make_move_iterator(misread.begin()), std::make_move_iterator(misread.end()));
+    problems.insert(problems.end(), with.problems.begin(), with.problems.end());
+    if (problems.empty()) {
+        plan.digest = plan_digest(spec, plan);
+        return plan;
+    }
+    name_tasks(problems, plan.spec);
+    return job_error(std::move(problems));
 }
 
 std::string plan_digest(const json::object& spec, const Plan& plan) {
@@ -497,7 +414,7 @@ std::string placement_text(const Plan& plan) {
     for (const auto& role : plan.roles) roles.emplace_back(role);
     for (const auto& group : plan.groups) {
         json::array in, wanted;
-        // Runs of consecutive machines are one pair: a role of ten thousand is two numbers.
+        // A run of consecutive nodes is one pair: a role of ten thousand nodes is two numbers.
         for (std::size_t i = 0; i < group.hosts.size();) {
             std::size_t end = i + 1;
             while (end < group.hosts.size() && group.hosts[end] == group.hosts[end - 1] + 1) ++end;
@@ -542,10 +459,10 @@ Result<Plan> plan_from(std::string name, JobSpec spec, std::string_view placemen
         return damaged;
     }
     if (plan.groups.size() != plan.spec.tasks.size() || plan.roles.size() != plan.hosts.size()) return damaged;
-    const Executors none;
-    const std::vector<Machine> no_machines;
-    const std::function<bool(const std::string&)> unasked;
-    Expansion expansion(plan, no_machines, none, nullptr, unasked);
+    const Executors no_executors;
+    const std::vector<PlanNode> no_nodes;
+    const SecretKeys no_secret_keys;
+    Expansion expansion(plan, no_nodes, no_executors, nullptr, no_secret_keys);
     expansion.number();
     expansion.link();
     expansion.measure_depth();

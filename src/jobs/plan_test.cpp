@@ -1,12 +1,15 @@
+#include "catalog/fake_membership.h"
 #include "core/text.h"
 #include "jobs/fake_executor.h"
-#include "jobs/fake_membership.h"
 #include "jobs/plan.h"
+#include "jobs/task_fields.h"
 #include "jobs/values.h"
 
 #include <boost/asio/io_context.hpp>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <set>
 
 namespace orrery::jobs {
 namespace {
@@ -18,10 +21,10 @@ struct PlanTest : ::testing::Test {
     asio::io_context loop;
     VirtualClock clock;
     FakeExecutor fake{loop.get_executor(), clock};
-    FakeExecutor at_server{loop.get_executor(), clock, "local", Executor::Place::server};
+    FakeExecutor at_server{loop.get_executor(), clock, "local", Executor::TargetType::server};
     Executors executors;
-    FakeMembership catalog;
-    std::vector<Machine> machines;
+    catalog::FakeMembership catalog;
+    std::vector<PlanNode> machines;
 
     PlanTest() {
         executors.add(fake);
@@ -31,20 +34,88 @@ struct PlanTest : ::testing::Test {
     }
     Result<Plan> plan(std::string_view yaml) {
         TRY(auto documents, parse_yaml(yaml));
-        TRY(auto spec, read_job(documents.at(0).value.as_object()));
-        return expand("j", std::move(spec), machines, executors, &catalog, [](const std::string& name) { return name == "known"; });
+        return plan_submission("j", documents.at(0).value.as_object(),
+                               {machines, executors, &catalog, [](const std::string& name) {
+                                    return name == "known" ? std::optional(std::vector<std::string>{"key", "password"})
+                                                           : std::nullopt;
+                                }});
     }
-    /// "path: message" of all that is wrong.
-    std::vector<std::string> refusals(std::string_view yaml) {
+    /// All that is wrong, with the name of the task.
+    std::vector<std::string> mistakes(std::string_view yaml) {
         const auto made = plan(yaml);
         std::vector<std::string> out;
         if (made.ok()) return {"(accepted)"};
         for (const auto& field : made.error().fields) out.push_back(field.path + ": " + field.message);
         return out;
     }
+    /// "path: message" of all that is wrong.
+    std::vector<std::string> refusals(std::string_view yaml) {
+        const auto made = plan(yaml);
+        std::vector<std::string> out;
+        if (made.ok()) return {"(accepted)"};
+        for (const auto& field : made.error().fields) {
+            const auto named = field.message.starts_with("task ") ? field.message.find(": ") + 2 : 0;
+            out.push_back(field.path + ": " + field.message.substr(named));
+        }
+        return out;
+    }
 };
 
-TEST_F(PlanTest, SpreadsTasksOverMachines) {
+TEST_F(PlanTest, ErrorsOfTaskBodiesAreReportedAtSubmission) {
+    EXPECT_THAT(mistakes("tasks: [{name: a, on: db, env: {P: '${secret.known.pasword}'}, run: {fake: {}}}]"),
+                ElementsAre("spec.tasks[0].env.P: task a: ${secret.known.pasword}: Secret known has no key pasword; did you mean "
+                            "password?"));
+    EXPECT_THAT(mistakes("tasks: [{name: a, on: db, run: {fake: 'pg ${service.pg and more'}}]"),
+                ElementsAre(HasSubstr("task a: ${service.pg and more is not closed: add \"}\", or write $${")));
+    EXPECT_THAT(mistakes("tasks: [{name: a, on: db, run: {fake: '${task.b.values.x}'}}, {name: b, on: db, run: {fake: {}}}]"),
+                ElementsAre(HasSubstr("task a: ${task.b.values.x}: task b need not be over by then: add it to \"after\"")));
+    EXPECT_THAT(mistakes("tasks: [{name: a, on: db, run: {fake: '${task.a.values.x}'}}]"),
+                ElementsAre(HasSubstr("a task cannot use its own values before it has run")));
+    EXPECT_TRUE(plan("tasks: [{name: a, on: db, run: {fake: {}}, undo: {fake: '${task.a.values.x}'}}]").ok());
+    EXPECT_TRUE(plan("tasks: [{name: a, on: db, run: {fake: {}}}, {name: b, after: a}, {name: c, after: b, run: {local: "
+                     "'${task.a.values.x}'}}]")
+                    .ok())
+        << "before it over another, and what it publishes is known only when it has run";
+    EXPECT_THAT(mistakes("tasks: [{name: a}, {name: b, after: a, run: {local: '${task.a.values.x}'}}]"),
+                ElementsAre(HasSubstr("task a runs nothing, so it publishes no values")));
+    fake.publishes = std::vector<std::string>{"version"};
+    EXPECT_THAT(
+        mistakes("tasks: [{name: a, on: db, run: {fake: {}}}, {name: b, after: a, run: {local: '${task.a.values.vresion}'}}]"),
+        ElementsAre(HasSubstr("task a publishes no value vresion; did you mean version?")));
+    EXPECT_THAT(mistakes("tasks: [{name: a, on: [], run: {fake: {}}}]"),
+                ElementsAre(HasSubstr("spec.tasks[0].on: task a: names no node")));
+    EXPECT_THAT(mistakes("tasks: [{name: a, on: db, rerun_on: pgsql, run: {fake: {}}}]"),
+                ElementsAre(HasSubstr("spec.tasks[0].rerun_on[0]: task a: there is no service pgsql")));
+    EXPECT_THAT(mistakes("tasks: [{name: a, on: db, batch: {canary: 3}, run: {fake: {}}}]"),
+                ElementsAre("spec.tasks[0].batch.canary: task a: is 3, and the task has 2 nodes: at most 2 can be canaries"));
+    EXPECT_THAT(mistakes("{limits: {per_role: {dbs: 1}}, tasks: [{name: a, on: db, run: {fake: {}}}]}"),
+                ElementsAre("spec.limits.per_role.dbs: the plan has no node of role dbs; did you mean db?"));
+}
+
+TEST_F(PlanTest, ErrorsOfTheFileAndOfTheGraphAreReportedTogether) {
+    EXPECT_THAT(mistakes(R"(
+tasks:
+  - {name: a, on: db, rnu: {fake: {}}, after: nobody}
+  - {name: b, on: oc, timeout: never, run: {fake: {bad: 1}}}
+  - {name: c, on: 7, after: [a, missing], run: {fake: {}}, provides: x}
+  - {name: d, wait: x}
+)"),
+                ElementsAre(HasSubstr("spec.tasks[0].rnu: task a: is not known; did you mean run?"),
+                            HasSubstr("spec.tasks[1].timeout: task b: must be a time"),
+                            HasSubstr("spec.tasks[2].on: task c: must be a role"),
+                            HasSubstr("spec.tasks[0].after[0]: task a: there is no task nobody"),
+                            HasSubstr("spec.tasks[1].run.fake.bad: task b: must not be there")))
+        << "and nothing that only follows from what could not be read";
+}
+
+TEST_F(PlanTest, WarnsOfNodesInMaintenance) {
+    machines[1].maintenance = true;
+    const auto made = plan("tasks: [{name: a, on: db, run: {fake: {}}}]");
+    ASSERT_TRUE(made.ok());
+    EXPECT_THAT(made->warnings, ElementsAre("db-2 is in maintenance: its tasks wait until that ends"));
+}
+
+TEST_F(PlanTest, SpreadsTasksOverNodes) {
     auto made = plan(R"(
 tasks:
   - {name: base, on: {labels: "role in-any"}, run: {fake: {}}}
@@ -70,7 +141,7 @@ tasks:
     EXPECT_EQ(again->task_name(7), made->task_name(7));
 }
 
-TEST_F(PlanTest, NamesEverythingThatIsWrongAtOnce) {
+TEST_F(PlanTest, ReportsAllErrorsAtOnce) {
     const auto found = refusals(R"(
 tasks:
   - {name: a, on: db, after: c, run: {fake: {}}}
@@ -86,12 +157,12 @@ tasks:
                            HasSubstr("spec.tasks[2].run.fake.bad: must not be there"),
                            HasSubstr("spec.tasks[3].on: there is no node nowhere"),
                            HasSubstr("spec.tasks[3].run: there is no executor fkae; did you mean fake"),
-                           HasSubstr("spec.tasks[4].on: fake works on machines"), HasSubstr("spec.tasks[4].with: ${node.name}"),
+                           HasSubstr("spec.tasks[4].on: fake needs nodes"), HasSubstr("spec.tasks[4].with: ${node.name}"),
                            HasSubstr("spec.tasks[4].with: ${service.mysql}"), HasSubstr("there is no Secret other"),
                            HasSubstr("spec.tasks[5].on: no node has role=nobody"), HasSubstr("\"with\" has no q")));
 }
 
-TEST_F(PlanTest, FileMistakesComeWithTheirPaths) {
+TEST_F(PlanTest, ErrorsOfTheFileHaveTheirPaths) {
     const auto found = refusals(R"(
 limits: {slots: 0}
 done: {services: [{service: x, count: 0}]}
@@ -107,10 +178,10 @@ tasks:
                     HasSubstr("spec.tasks[1].wait[0].state"), HasSubstr("spec.tasks[1].wait[0].deadline"),
                     HasSubstr("spec.tasks[1].wait[0].on_timeout"), HasSubstr("spec.tasks[1].batch.serial"),
                     HasSubstr("spec.tasks[1].batch"), HasSubstr("spec.tasks[2].timeout"), HasSubstr("spec.tasks[2].check: needs"),
-                    HasSubstr("spec.tasks[2].name: there is another")));
+                    HasSubstr("spec.tasks[2].name: the name a is used twice")));
 }
 
-TEST_F(PlanTest, RefusesBarriersThatNothingCanOpen) {
+TEST_F(PlanTest, RefusesBarriersThatCannotOpen) {
     EXPECT_THAT(refusals(R"(
 tasks:
   - {name: a, on: oc, wait: mysql, run: {fake: {}}}
@@ -134,10 +205,10 @@ tasks:
   - {name: a, on: oc, wait: "mysql:lb", run: {fake: {}}}
 )"),
                 ElementsAre(HasSubstr("nothing in the plan provides mysql:lb")));
-    // Somebody has it already; or nobody can say, which is not the same as nobody.
+    // An instance exists already; or there is no evidence, which differs from an empty service.
     catalog.pass("mysql", "elsewhere", {"lb"});
     EXPECT_THAT(refusals("tasks: [{name: a, on: oc, wait: 'mysql:lb', run: {fake: {}}}]"), ElementsAre("(accepted)"));
-    catalog.lose(true);
+    catalog.set_evidence(Error{Code::unavailable, "the catalog cannot be asked"});
     const auto made = plan("tasks: [{name: a, on: oc, wait: unheard-of, run: {fake: {}}}]");
     ASSERT_TRUE(made.ok());
     EXPECT_THAT(made->warnings, ElementsAre(HasSubstr("the catalog cannot be asked")));
@@ -151,7 +222,7 @@ TEST_F(PlanTest, TasksMayBeNamedByTheirKeys) {
                 ElementsAre(HasSubstr("spec.tasks.base.after[0]: there is no task nobody")));
 }
 
-TEST_F(PlanTest, SameHostNeedsTheSameMachines) {
+TEST_F(PlanTest, SameHostNeedsTheSameNodes) {
     EXPECT_THAT(refusals(R"(
 tasks:
   - {name: a, on: db, run: {fake: {}}}
@@ -165,7 +236,7 @@ TEST_F(PlanTest, ValuesAreBoundSortedAndDigested) {
     ASSERT_TRUE(made.ok());
     catalog.pass("mysql", "b", {"real"});
     catalog.pass("mysql", "a", {"real"});
-    catalog.set("mysql", {"c", "addr-c", 3306, MemberState::registered, "starting"}, {"real"});
+    catalog.set("mysql", catalog::fake_member("c", "addr-c", 3306, MemberState::registered, "starting"), {"real"});
     const json::object with{{"x", json::array{"1"}}};
     Scope scope;
     scope.job = "j";
@@ -184,13 +255,65 @@ TEST_F(PlanTest, ValuesAreBoundSortedAndDigested) {
     EXPECT_EQ(bound("${hosts.oc.names} on ${node.labels.rack} ${node.address} of ${job.name}"),
               R"("oc-1,oc-2,oc-3 on r1 192.0.2.1 of j")");
     EXPECT_EQ(bound("${with.x}"), R"(["1"])");
-    EXPECT_EQ(bound("echo $${HOME} $x ${job.name} $$"), R"("echo ${HOME} $x j $$")");
+    EXPECT_EQ(bound("echo $${HOME} $x ${job.name} $$"), R"("echo $${HOME} $$x j $$$$")") << "every literal dollar is doubled";
+    EXPECT_EQ(with_secrets(*bind_text("echo $${HOME} $x ${job.name} $$", scope), {}), "echo ${HOME} $x j $$");
+    EXPECT_EQ(*bind_text("${service.mysql.addresses}", scope), "addr-a,addr-b");
     EXPECT_EQ(bound("${secret.db.password}"), R"("${secret.db.password}")");
     EXPECT_THAT(bound("${service.nobody.first}"), HasSubstr("unavailable"));
-    catalog.lose(true);
+    catalog.set_evidence(Error{Code::unavailable, "the catalog cannot be asked"});
     EXPECT_THAT(bound("${service.mysql.addresses}"), HasSubstr("unavailable"));
     EXPECT_EQ(digest_of(json::value{{"a", 1}, {"b", 2}}), digest_of(json::value{{"b", 2}, {"a", 1}}));
     EXPECT_NE(digest_of(json::value{{"a", 1}}), digest_of(json::value{{"a", 2}}));
+}
+
+TEST(TaskFields, TheTableHasExactlyTheFieldsThatAreParsed) {
+    std::set<std::string> described, read;
+    const auto fields = task_fields(); // outlives the loop over its children
+    for (const auto& field : fields.children()) described.insert(field.name());
+    for (const auto name : known_task_fields()) read.emplace(name);
+    EXPECT_EQ(described, read) << "task_fields.cpp describes to OpenAPI and explain what job_file.cpp reads";
+}
+
+TEST(Values, FromOutsideAreNeverScannedForReferences) {
+    catalog::FakeMembership catalog;
+    catalog.set("web", catalog::fake_member("x-${secret.site-key.private_key}", "192.0.2.9", 80, MemberState::passing, ""));
+    catalog.set("dollar", catalog::fake_member("$", "192.0.2.9", 80, MemberState::passing, ""));
+    catalog.set("rest", catalog::fake_member("{secret.site-key.private_key}", "192.0.2.9", 80, MemberState::passing, ""));
+    const json::object published{{"id", "${secret.site-key.private_key}"}, {"deep", {{"list", {"${secret.a.b}"}}}}};
+    Scope scope;
+    scope.membership = &catalog;
+    scope.published = [&](const std::string&) { return &published; };
+    const Secrets secrets{{"site-key.private_key", "CANARY"}, {"a.b", "CANARY"}};
+    const auto sent = [&](std::string_view text) {
+        auto bound = bind(json::value(text), scope);
+        return bound.ok() ? to_json_text(json_with_secrets(*bound, secrets)) : bound.error().text();
+    };
+    EXPECT_EQ(sent("${service.web.nodes}"), R"(["x-${secret.site-key.private_key}"])");
+    EXPECT_EQ(sent("a ${task.t.values.id} b"), R"("a ${secret.site-key.private_key} b")");
+    EXPECT_EQ(sent("${task.t.values.deep}"), R"({"list":["${secret.a.b}"]})");
+    EXPECT_EQ(sent("${service.dollar.nodes}${service.rest.nodes}"), R"("${secret.site-key.private_key}")")
+        << "joined from two values";
+    EXPECT_EQ(sent("${service.dollar.nodes}{secret.a.b}"), R"("${secret.a.b}")");
+    auto with = bind(json::value(json::object{{"m", "${task.t.values.id}"}, {"p", "${secret.a.b}"}}), scope);
+    ASSERT_TRUE(with.ok());
+    scope.with = &with->get_object();
+    EXPECT_EQ(sent("${with.m}/${with.p}"), R"("${secret.site-key.private_key}/CANARY")")
+        << "what the job itself names is its secret";
+}
+
+TEST(Values, AKeyFromOutsideNamesNoSecret) {
+    Scope scope;
+    const json::object published{{"answer", json::object{{"${secret.a.b}", json::array{json::object{{"$${secret.a.b}", 1}}}}}}};
+    scope.published = [&](const std::string&) { return &published; };
+    const Secrets secrets{{"a.b", "canary"}};
+    auto text = bind_text("got ${task.t.values.answer} with ${secret.a.b}", scope);
+    ASSERT_TRUE(text.ok());
+    EXPECT_EQ(with_secrets(*text, secrets), R"(got {"${secret.a.b}":[{"$${secret.a.b}":1}]} with canary)");
+    auto with = bind(json::value(json::object{{"m", "${task.t.values.answer}"}}), scope);
+    ASSERT_TRUE(with.ok());
+    scope.with = &with->get_object();
+    EXPECT_EQ(with_secrets(*bind_text("<${with.m}>", scope), secrets), R"(<{"${secret.a.b}":[{"$${secret.a.b}":1}]}>)");
+    EXPECT_EQ(json_with_secrets(*bind(json::value("${with.m}"), scope), secrets), published.at("answer"));
 }
 
 } // namespace

@@ -1,173 +1,37 @@
 #include "jobs/secrets.h"
 
+#include "core/truncate.h"
+
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-#include <boost/json/serialize.hpp>
 
 #include <algorithm>
-#include <initializer_list>
-#include <utility>
 
 namespace orrery::jobs {
-
-namespace {
-
-constexpr std::string_view mask_mark = "(secret)";
-constexpr std::size_t least_masked = 4;
-constexpr std::size_t least_line = 12;      // of base64 broken into lines
-constexpr std::size_t least_run = 16;       // of letters and digits within a secret
-constexpr std::size_t least_beginning = 12; // of a secret that was cut
-
-std::string base64_of(std::string_view bytes) {
-    constexpr char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    std::string out;
-    for (std::size_t i = 0; i < bytes.size(); i += 3) {
-        const auto at = [&](std::size_t k) { return i + k < bytes.size() ? static_cast<unsigned char>(bytes[i + k]) : 0u; };
-        const unsigned word = at(0) << 16 | at(1) << 8 | at(2);
-        out += digits[word >> 18];
-        out += digits[word >> 12 & 63];
-        out += i + 1 < bytes.size() ? digits[word >> 6 & 63] : '=';
-        out += i + 2 < bytes.size() ? digits[word & 63] : '=';
-    }
-    return out;
-}
-
-/// The digits of base64 that depend on `value` alone when it begins at byte `shift` (mod 3) of what is encoded.
-std::string base64_core(std::string_view value, std::size_t shift) {
-    const auto whole = base64_of(std::string(shift, '\0') + std::string(value));
-    const std::size_t first = (shift * 8 + 5) / 6;          // the first digit made of the value's bits only
-    const std::size_t end = (shift + value.size()) * 8 / 6; // the digit after the last such
-    return whole.substr(first, end > first ? end - first : 0);
-}
-
-bool is_plain(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
-
-std::string hex_of(std::string_view bytes, const char* digits) {
-    std::string out;
-    for (const unsigned char c : bytes) {
-        out += digits[c >> 4];
-        out += digits[c & 15];
-    }
-    return out;
-}
-constexpr auto lower_digits = "0123456789abcdef", upper_digits = "0123456789ABCDEF";
-
-/// `kept`: what stands for itself besides letters and digits.
-std::string url_form(std::string_view value, std::string_view kept, std::string_view blank, const char* digits) {
-    std::string out;
-    for (const char c : value) {
-        if (is_plain(c) || kept.find(c) != std::string_view::npos)
-            out += c;
-        else if (c == ' ' && !blank.empty())
-            out += blank;
-        else
-            out += '%' + hex_of(std::string_view(&c, 1), digits);
-    }
-    return out;
-}
-
-/// With every code beyond ASCII as \uXXXX.
-std::string ascii_json(std::string_view text) {
-    std::string out;
-    for (std::size_t i = 0; i < text.size();) {
-        const auto first = static_cast<unsigned char>(text[i]);
-        const std::size_t length = first < 0xc0 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-        if (length == 1 || i + length > text.size()) {
-            out += text[i++];
-            continue;
-        }
-        std::uint32_t code = first & (0xff >> (length + 1));
-        for (std::size_t k = 1; k < length; ++k) code = code << 6 | (static_cast<unsigned char>(text[i + k]) & 63);
-        const auto add = [&out](std::uint32_t unit) {
-            const char bytes[] = {static_cast<char>(unit >> 8), static_cast<char>(unit)};
-            out += "\\u" + hex_of({bytes, 2}, lower_digits);
-        };
-        if (code >= 0x10000) {
-            add(0xd800 + ((code - 0x10000) >> 10));
-            add(0xdc00 + ((code - 0x10000) & 0x3ff));
-        } else {
-            add(code);
-        }
-        i += length;
-    }
-    return out;
-}
-
-std::string replaced(std::string_view text, std::initializer_list<std::pair<char, std::string_view>> by) {
-    std::string out;
-    for (const char c : text) {
-        const auto* found = std::find_if(by.begin(), by.end(), [c](const auto& one) { return one.first == c; });
-        if (found == by.end())
-            out += c;
-        else
-            out += found->second;
-    }
-    return out;
-}
-
-/// A value as it is, and as programs write it into other things. Most are the same for most values.
-std::vector<std::string> written_forms(std::string_view value) {
-    std::vector<std::string> out{std::string(value)};
-    for (const auto* digits : {lower_digits, upper_digits}) {
-        out.push_back(hex_of(value, digits));
-        for (const auto* kept : {"-._~", "-._~/", "-._~!'()*", "-._*"})
-            for (const auto* blank : {"", "+"}) out.push_back(url_form(value, kept, blank, digits));
-    }
-    const auto quoted = boost::json::serialize(boost::json::value(value));
-    const auto inner = quoted.substr(1, quoted.size() - 2);
-    out.push_back(inner);
-    out.push_back(ascii_json(inner));
-    out.push_back(replaced(inner, {{'/', "\\/"}}));
-    out.push_back(replaced(inner, {{'\\', "\\\\"}, {'"', "\\\""}})); // JSON within JSON
-    out.push_back(replaced(value, {{'\'', "'\\''"}}));
-    for (const auto* apostrophe : {"'", "&#39;", "&apos;"})
-        out.push_back(replaced(value, {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', apostrophe}}));
-    return out;
-}
-
-std::vector<std::string_view> lines_of(std::string_view value) {
-    std::vector<std::string_view> out;
-    for (std::size_t begin = 0; begin < value.size();) {
-        const auto end = std::min(value.find('\n', begin), value.size());
-        out.push_back(value.substr(begin, end - begin));
-        begin = end + 1;
-    }
-    return out;
-}
-
-std::uint32_t first_four(std::string_view text) {
-    std::uint32_t out = 0;
-    for (std::size_t i = 0; i < least_masked; ++i) out = out << 8 | static_cast<unsigned char>(text[i]);
-    return out;
-}
-
-std::size_t common_length(std::string_view a, std::string_view b) {
-    const auto size = std::min(a.size(), b.size());
-    return static_cast<std::size_t>(std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(size), b.begin()).first -
-                                    a.begin());
-}
-
-} // namespace
 
 std::string with_secrets(std::string_view text, const Secrets& secrets) {
     constexpr std::string_view opening = "${secret.";
     std::string out;
-    std::size_t from = 0;
-    for (;;) {
-        const auto begin = text.find(opening, from);
-        if (begin == std::string_view::npos) break;
-        const auto end = text.find('}', begin);
-        if (end == std::string_view::npos) break;
-        const auto found = secrets.find(text.substr(begin + opening.size(), end - begin - opening.size()));
-        if (found == secrets.end()) {
-            out += text.substr(from, end + 1 - from);
-        } else {
-            out += text.substr(from, begin - from);
-            out += found->second;
+    for (std::size_t at = 0; at < text.size();) {
+        const auto rest = text.substr(at);
+        if (rest.front() != '$') {
+            const auto plain = rest.substr(0, rest.find('$'));
+            out += plain;
+            at += plain.size();
+            continue;
         }
-        from = end + 1;
+        const auto end = rest.find('}');
+        const auto found = rest.starts_with(opening) && end != rest.npos
+                               ? secrets.find(rest.substr(opening.size(), end - opening.size()))
+                               : secrets.end();
+        if (found != secrets.end()) {
+            out += found->second;
+            at += end + 1;
+        } else {
+            out += '$';
+            at += rest.starts_with("$$") ? 2 : 1;
+        }
     }
-    out += text.substr(from);
     return out;
 }
 
@@ -186,100 +50,6 @@ boost::json::value json_with_secrets(const boost::json::value& value, const Secr
     return value;
 }
 
-Masker::Masker(const Secrets& secrets) {
-    const auto add = [this](std::string needle) {
-        if (needle.size() >= least_masked) needles_.push_back(std::move(needle));
-    };
-    for (const auto& [name, value] : secrets) {
-        if (value.size() < least_masked) continue;
-        for (auto& form : written_forms(value)) add(std::move(form));
-        // A secret that ends with a newline is often used without it; one of many lines leaks line by line.
-        for (const auto line : lines_of(value)) {
-            if (line.size() >= least_masked && line.size() < value.size())
-                for (auto& form : written_forms(line)) add(std::move(form));
-        }
-        for (std::size_t shift = 0; shift < 3; ++shift) add(base64_core(value, shift));
-        // However else it is escaped, this is what stays of it.
-        for (std::size_t begin = 0, end = 0; begin < value.size(); begin = end + 1) {
-            for (end = begin; end < value.size() && is_plain(value[end]);) ++end;
-            if (end - begin >= least_run) add(value.substr(begin, end - begin));
-        }
-        // base64 and openssl break what they say into lines of 76 and of 64; the last is short and says little.
-        const auto whole = base64_core(value, 0);
-        for (const std::size_t width : {76u, 64u})
-            for (std::size_t at = 0; whole.size() > width && at < whole.size(); at += width)
-                if (whole.size() - at >= least_line) add(whole.substr(at, width));
-    }
-    // The same in the alphabet for URLs.
-    for (std::size_t i = 0, count = needles_.size(); i < count; ++i)
-        if (auto other = needles_[i]; other.find_first_of("+/") != std::string::npos) {
-            std::replace(other.begin(), other.end(), '+', '-');
-            std::replace(other.begin(), other.end(), '/', '_');
-            needles_.push_back(std::move(other));
-        }
-    std::sort(needles_.begin(), needles_.end(),
-              [](const std::string& a, const std::string& b) { return a.size() != b.size() ? a.size() > b.size() : a < b; });
-    needles_.erase(std::unique(needles_.begin(), needles_.end()), needles_.end());
-    for (std::uint32_t i = 0; i < needles_.size(); ++i) by_first_four_[first_four(needles_[i])].push_back(i);
-    if (!needles_.empty()) longest_ = needles_.front().size();
-}
-
-/// Masks `text` as far as can be decided; `used` is how many bytes of it that was. With `last` all of it is.
-std::string Masker::replace(std::string_view text, bool last, Match match, std::size_t& used) const {
-    std::string out;
-    std::size_t at = 0;
-    while (at < text.size()) {
-        const auto rest = text.substr(at);
-        if (!last && rest.size() < longest_ && std::any_of(needles_.begin(), needles_.end(), [rest](const std::string& needle) {
-                return rest.size() < needle.size() && std::string_view(needle).starts_with(rest);
-            }))
-            break; // a longer one may yet come to match
-        std::size_t hit = 0;
-        if (rest.size() >= least_masked)
-            if (const auto found = by_first_four_.find(first_four(rest)); found != by_first_four_.end())
-                for (const auto i : found->second) {
-                    const auto same = common_length(rest, needles_[i]);
-                    const bool cut = match == Match::beginnings && (same >= least_beginning || same == rest.size());
-                    if (same == needles_[i].size() || cut) hit = std::max(hit, same);
-                }
-        if (hit > 0) {
-            out += mask_mark;
-            at += hit;
-        } else {
-            out += text[at++];
-        }
-    }
-    used = at;
-    return out;
-}
-
-std::string Masker::mask(std::string_view text) const {
-    if (needles_.empty()) return std::string(text);
-    std::size_t used = 0;
-    return replace(text, true, Match::whole, used);
-}
-
-std::string Masker::mask_cut(std::string_view text) const {
-    if (needles_.empty()) return std::string(text);
-    std::size_t used = 0;
-    return replace(text, true, Match::beginnings, used);
-}
-
-std::string Masker::feed(std::string& held, std::string_view piece) const {
-    if (needles_.empty()) return std::string(piece);
-    held += piece;
-    std::size_t used = 0;
-    auto out = replace(held, false, Match::whole, used);
-    held.erase(0, used);
-    return out;
-}
-
-std::string Masker::finish(std::string& held) const {
-    auto out = mask(held);
-    held.clear();
-    return out;
-}
-
 void MaskedTail::add(std::string_view bytes) {
     constexpr std::size_t kept = 8000;
     while (!bytes.empty()) {
@@ -295,7 +65,7 @@ std::string MaskedTail::last_line() const {
     std::string_view rest(all);
     while (!rest.empty() && static_cast<unsigned char>(rest.back()) <= ' ') rest.remove_suffix(1);
     const auto start = rest.rfind('\n');
-    return std::string(rest.substr(start == std::string_view::npos ? 0 : start + 1).substr(0, 300));
+    return std::string(truncate(rest.substr(start == std::string_view::npos ? 0 : start + 1), 300));
 }
 
 } // namespace orrery::jobs

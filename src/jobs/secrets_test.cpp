@@ -6,7 +6,7 @@
 namespace orrery::jobs {
 namespace {
 
-TEST(Masker, TakesOutValuesAndTheirBase64FromEveryPosition) {
+TEST(Masker, MasksValuesAndTheirBase64AtEveryOffset) {
     const Masker masker(Secrets{{"db.password", "canary-value-77"}});
     EXPECT_EQ(masker.mask("login canary-value-77 ok"), "login (secret) ok");
     // base64 of "canary-value-77", "xcanary-value-77y", "xycanary-value-77"
@@ -15,7 +15,7 @@ TEST(Masker, TakesOutValuesAndTheirBase64FromEveryPosition) {
     EXPECT_EQ(masker.mask("nothing here"), "nothing here");
 }
 
-TEST(Masker, FindsASecretThatComesInPieces) {
+TEST(Masker, MasksASecretThatArrivesInPieces) {
     const Masker masker(Secrets{{"a.b", "canary-value-77"}, {"a.c", "canary"}});
     const std::string text = "a canary-value-77 b canary c canary-val";
     for (std::size_t size = 1; size < text.size(); ++size) {
@@ -26,7 +26,7 @@ TEST(Masker, FindsASecretThatComesInPieces) {
     }
 }
 
-TEST(Masker, TakesOutWhatProgramsMakeOfAValue) {
+TEST(Masker, MasksEncodedFormsOfAValue) {
     const std::string value = "ca nary/\"q\" & 'x' \xc3\xa9 \\ \xf0\x9f\x90\xa6+end";
     const Masker masker(Secrets{{"a.b", value}});
     for (const std::string form : {
@@ -45,14 +45,14 @@ TEST(Masker, TakesOutWhatProgramsMakeOfAValue) {
         EXPECT_EQ(masker.mask("<" + form + ">"), "<(secret)>") << form;
 }
 
-TEST(Masker, TakesOutWhatStaysOfASecretHoweverItIsEscaped) {
+TEST(Masker, MasksEscapedFormsOfASecret) {
     const Masker masker(Secrets{{"a.b", "x\"abcdefghij0123456789\"y"}});
     EXPECT_EQ(masker.mask("{\"body\":\"x\\\\\\\"abcdefghij0123456789\\\\\\\"y\"}"), "{\"body\":\"(secret)\"}")
         << "JSON within JSON";
     EXPECT_EQ(masker.mask("x**abcdefghij0123456789**y"), "x**(secret)**y");
 }
 
-TEST(Masker, TakesOutBase64ThatIsBrokenIntoLines) {
+TEST(Masker, MasksBase64ThatIsWrappedIntoLines) {
     std::string value;
     for (int i = 0; i < 40; ++i) value += "key" + std::to_string(i * 7919);
     const Masker masker(Secrets{{"a.b", value}});
@@ -62,7 +62,7 @@ TEST(Masker, TakesOutBase64ThatIsBrokenIntoLines) {
     EXPECT_EQ(masker.mask(text), "(secret)\n(secret)\n");
 }
 
-TEST(Masker, KnowsASecretThatWasCut) {
+TEST(Masker, MasksATruncatedSecret) {
     const Masker masker(Secrets{{"a.b", "canary-value-that-is-long"}});
     EXPECT_EQ(masker.mask_cut("no such user canary-value-tha... and so on"), "no such user (secret)... and so on");
     EXPECT_EQ(masker.mask_cut("no such user canary-"), "no such user (secret)");
@@ -70,7 +70,7 @@ TEST(Masker, KnowsASecretThatWasCut) {
     EXPECT_EQ(masker.mask_cut("all of canary-value-that-is-long"), "all of (secret)");
 }
 
-TEST(MaskedTail, IsMaskedBeforeItIsCut) {
+TEST(MaskedTail, IsMaskedBeforeItIsTruncated) {
     MaskedTail tail(Secrets{{"a.b", "canary-value-that-is-long"}});
     tail.add("earlier\n" + std::string(280, 'x') + "canary-value-th");
     tail.add("at-is-long and more\n\n");
@@ -80,10 +80,12 @@ TEST(MaskedTail, IsMaskedBeforeItIsCut) {
     EXPECT_EQ(cut.text().find("nary"), std::string::npos);
 }
 
-TEST(Secrets, ArePutInAtTheLastMoment) {
+TEST(Secrets, AreInsertedWhenTheTaskStarts) {
     const Secrets secrets{{"db.password", "p"}};
     EXPECT_EQ(with_secrets("a ${secret.db.password} ${secret.other.x} ${service.y} ${secret.", secrets),
               "a p ${secret.other.x} ${service.y} ${secret.");
+    EXPECT_EQ(with_secrets("$$ $${secret.db.password} $$${secret.db.password}", secrets), "$ ${secret.db.password} $p")
+        << "a doubled dollar sign is text";
     boost::json::value body{{"list", {"${secret.db.password}", 3}}};
     EXPECT_EQ(json_with_secrets(body, secrets), (boost::json::value{{"list", {"p", 3}}}));
 }

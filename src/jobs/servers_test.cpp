@@ -1,21 +1,21 @@
-#include "jobs/engine_testing.h"
+#include "jobs/engine_fixture.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
 
-/// Several servers on one store: who leads, who only thinks so, and what each can show.
+/// Several servers on one store: the leader, a deposed leader, and what each server shows.
 namespace orrery::jobs::testing {
 
 using ::testing::HasSubstr;
 
 namespace {
 
-std::string said(World& world, World::Server& at, std::string_view task, int attempt = 1) {
+std::string output_of(EngineFixture& world, EngineFixture::Server& at, std::string_view task, int attempt = 1) {
     auto caught_up = world.wait(at.store.catch_up(Context::background()));
     EXPECT_TRUE(caught_up.ok());
-    auto run = at.engine->look("j");
+    auto run = at.engine->find("j");
     if (!run.ok()) return run.error().text();
     const auto number = (*run)->plan.find(task).value();
     std::string all;
@@ -31,13 +31,13 @@ std::string said(World& world, World::Server& at, std::string_view task, int att
 
 } // namespace
 
-TEST(Servers, AnOldLeaderThatDoesNotKnowBeginsNothingAndWritesNothing) {
+TEST(Servers, ADeposedLeaderStartsNothingAndWritesNothing) {
     int unaware = 0;
     for (unsigned seed = 1; seed <= 20; ++seed) {
         std::mt19937 random(seed);
-        World world;
+        EngineFixture world;
         world.options.shared = true;
-        world.lease = 24h; // it will not look at its lease by itself
+        world.lease = 24h; // it does not check its lease by itself
         world.start("old");
         world.nodes("n", 4);
         world.fake.script = [](const Attempt& attempt) {
@@ -49,14 +49,14 @@ tasks:
   - {name: b, on: n, after: a, same_host: true, run: {fake: {}}}
   - {name: c, on: n, after: b, same_host: true, run: {fake: {}}}
 )");
-        auto other = std::make_unique<World::Server>(world, "new");
+        auto other = std::make_unique<EngineFixture::Server>(world, "new");
         world.pass(std::chrono::milliseconds(random() % 25'000));
         for (auto polls = random() % 60; polls > 0; --polls) world.loop.poll_one();
         world.depose(*other);
         unaware += world.server->leadership->leads() ? 1 : 0;
         ASSERT_TRUE(world.until([&] {
-            auto run = other->engine->look("j");
-            return run.ok() && (*run)->scheduler->head().state == JobState::succeeded;
+            auto run = other->engine->find("j");
+            return run.ok() && (*run)->scheduler->job().state == JobState::succeeded;
         })) << seed;
         std::map<std::string, int> begun;
         for (const auto& [id, one] : world.fake.attempts()) {
@@ -66,15 +66,14 @@ tasks:
         EXPECT_EQ(begun.size(), 12u);
         for (const auto& [task, times] : begun) EXPECT_EQ(times, 1) << task << " seed " << seed;
         for (const auto* task : {"a@n-1", "b@n-2", "c@n-3"})
-            EXPECT_EQ(said(world, *other, task), std::string(task) + " was here\n") << "seed " << seed;
+            EXPECT_EQ(output_of(world, *other, task), std::string(task) + " was here\n") << "seed " << seed;
         world.stop(other);
     }
     EXPECT_GT(unaware, 10);
 }
 
-TEST(Servers, WhatAttemptsSaidIsShownByAnyOfThem) {
-    World world;
-    world.uses_pool = true;
+TEST(Servers, EveryServerShowsTheOutputOfAttempts) {
+    EngineFixture world;
     world.options.shared = true;
     world.start("first");
     world.nodes("n", 1);
@@ -82,12 +81,12 @@ TEST(Servers, WhatAttemptsSaidIsShownByAnyOfThem) {
     for (int i = 0; i < 20'000; ++i) lines += fmt::format("line {}\n", i);
     world.fake.script = [&](const Attempt&) { return FakeExecutor::Script{.takes = 1min, .out = lines, .err = "and an error\n"}; };
     world.submit("j", "tasks: [{name: a, on: n, run: {fake: {}}}]");
-    auto other = std::make_unique<World::Server>(world, "second");
+    auto other = std::make_unique<EngineFixture::Server>(world, "second");
     ASSERT_TRUE(world.reaches("j", JobState::succeeded));
-    EXPECT_EQ(said(world, *other, "a@n-1"), lines + "and an error\n");
-    EXPECT_EQ(said(world, *world.server, "a@n-1"), lines + "and an error\n");
+    EXPECT_EQ(output_of(world, *other, "a@n-1"), lines + "and an error\n");
+    EXPECT_EQ(output_of(world, *world.server, "a@n-1"), lines + "and an error\n");
     for (const auto& [key, record] : world.shared->records) EXPECT_LT(record->value.size(), 200u << 10) << key;
-    // Nobody holds it in memory.
+    // No server holds it in memory.
     for (const auto& record : other->store.range("", 0, "").records) EXPECT_LT(record->value.size(), 10'000u) << record->key;
     // With the job it goes.
     world.pass(1s);
@@ -98,8 +97,8 @@ TEST(Servers, WhatAttemptsSaidIsShownByAnyOfThem) {
     world.stop(other);
 }
 
-TEST(Servers, OldOutputMakesRoomAndReadersAreTold) {
-    World world;
+TEST(Servers, OldOutputIsRemovedAndReadersGetANotice) {
+    EngineFixture world;
     world.options.shared = true;
     world.options.output_total = 100'000;
     world.start();
@@ -110,7 +109,7 @@ TEST(Servers, OldOutputMakesRoomAndReadersAreTold) {
         ASSERT_TRUE(world.reaches(job, JobState::succeeded));
         world.pass(1min);
     }
-    EXPECT_THAT(said(world, *world.server, "a@n-1"), HasSubstr("removed to make room"));
+    EXPECT_THAT(output_of(world, *world.server, "a@n-1"), HasSubstr("removed to make room"));
     std::size_t kept = 0;
     for (const auto& [key, record] : world.shared->records)
         if (key.starts_with("~output/")) kept += record->value.size();
@@ -118,8 +117,8 @@ TEST(Servers, OldOutputMakesRoomAndReadersAreTold) {
     EXPECT_LT(kept, 130'000u);
 }
 
-TEST(Servers, WhatRunsAtAServerIsLostWithItAndDoesNotRunTwice) {
-    World world;
+TEST(Servers, AnAttemptOnAServerIsLostWithItAndDoesNotRunTwice) {
+    EngineFixture world;
     world.options.shared = true;
     world.local.here = true;
     world.local.script = [](const Attempt&) { return FakeExecutor::Script{.takes = 1h}; };
@@ -133,14 +132,14 @@ TEST(Servers, WhatRunsAtAServerIsLostWithItAndDoesNotRunTwice) {
     world.stop();
     world.start("beta");
     ASSERT_TRUE(world.reaches("j", JobState::failed));
-    EXPECT_EQ(world.row("j", "a").state, TaskState::lost);
-    EXPECT_THAT(std::string(world.row("j", "a").words()), HasSubstr("begun at the server alpha"));
+    EXPECT_EQ(world.record("j", "a").state, TaskState::lost);
+    EXPECT_THAT(std::string(world.record("j", "a").message()), HasSubstr("started on the server alpha"));
     for (const auto& [id, one] : world.local.attempts()) EXPECT_EQ(one.starts, 1) << id;
     EXPECT_EQ(world.local.attempts().size(), 2u);
 }
 
-TEST(Servers, AMachineOutOfReachIsCleanedUpWhenItIsBack) {
-    World world;
+TEST(Servers, AnUnreachableNodeIsCleanedUpWhenItReturns) {
+    EngineFixture world;
     world.start();
     world.nodes("n", 2);
     world.fake.out_of_reach = 7;
@@ -148,12 +147,12 @@ TEST(Servers, AMachineOutOfReachIsCleanedUpWhenItIsBack) {
     ASSERT_TRUE(world.reaches("j", JobState::succeeded));
     const auto cleaned = [&] {
         const auto object = world.server->resources->get(world.server->kind("Job"), "j");
-        const auto* said = object->status.if_contains("cleaned");
-        return said != nullptr && said->as_bool();
+        const auto* output_of = object->status.if_contains("cleaned");
+        return output_of != nullptr && output_of->as_bool();
     };
     world.pass(40s);
     EXPECT_FALSE(cleaned());
-    world.stop(); // who leads next goes on with it
+    world.stop(); // the next leader continues it
     world.start();
     world.pass(1min);
     EXPECT_FALSE(cleaned());
@@ -162,8 +161,8 @@ TEST(Servers, AMachineOutOfReachIsCleanedUpWhenItIsBack) {
     for (const auto& [id, begun] : world.fake.attempts()) EXPECT_TRUE(begun.cleaned) << id;
 }
 
-TEST(Servers, AMachineThatNeverComesBackIsNotAskedForEver) {
-    World world;
+TEST(Servers, CleaningUpANodeThatNeverReturnsEnds) {
+    EngineFixture world;
     world.options.clean_for = 1h;
     world.start();
     world.nodes("n", 1);

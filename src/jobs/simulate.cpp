@@ -1,6 +1,6 @@
 #include "jobs/simulate.h"
 
-#include "jobs/scheduler.h"
+#include "jobs/scheduler/scheduler.h"
 #include "jobs/values.h"
 
 #include <fmt/format.h>
@@ -14,56 +14,64 @@ namespace orrery::jobs {
 
 namespace {
 
-/// The catalog as it is, and what the plan adds to it as it goes.
-class ImaginedMembership final : public Membership {
+/// The current catalog, and the instances that the plan adds.
+class SimulatedMembership final : public Membership {
 public:
-    explicit ImaginedMembership(const Membership* now) : now_(now) {}
+    explicit SimulatedMembership(const Membership* now) : now_(now) {}
     void pass(const ServiceRef& ref, const std::string& node) {
-        added_[ref.service].push_back({ref.tag, {node, node, 0, MemberState::passing, {}}});
+        Member member;
+        member.node = member.id = member.address = node;
+        member.state = MemberState::passing;
+        member.checked = true;
+        added_[ref.service].emplace_back(ref.tag, std::move(member));
     }
-    Result<std::vector<Member>> members(std::string_view service, std::string_view tag) const override {
-        std::vector<Member> out;
+    Result<Members> members(std::string_view service, std::string_view tag) const override {
+        Members out;
         if (now_ != nullptr)
             if (auto there = now_->members(service, tag); there.ok()) out = std::move(*there);
+        // After a restart stored results are not confirmed yet; the prediction assumes that the first checks confirm them.
+        for (auto& member : out.all) member.evidence = Evidence::confirmed;
         if (const auto found = added_.find(service); found != added_.end())
             for (const auto& [of, member] : found->second) {
                 if (!tag.empty() && of != tag) continue;
-                const auto same = std::find_if(out.begin(), out.end(), [&](const Member& one) { return one.node == member.node; });
-                if (same == out.end())
-                    out.push_back(member);
+                const auto same =
+                    std::find_if(out.all.begin(), out.all.end(), [&](const Member& one) { return one.node == member.node; });
+                if (same == out.all.end())
+                    out.all.push_back(member);
                 else
                     same->state = MemberState::passing;
             }
         return out;
     }
-    std::shared_ptr<void> watch(std::function<void(std::string_view)>) override { return {}; }
+    std::shared_ptr<void> subscribe(std::function<void(const std::string&)>) override { return {}; }
+    std::shared_ptr<void> follow(std::string_view) override { return {}; }
 
 private:
     const Membership* now_;
     std::map<std::string, std::vector<std::pair<std::string, Member>>, std::less<>> added_;
 };
 
-struct Happening {
+struct SimulatedEvent {
     SteadyTime at;
     std::uint64_t order;
     std::uint32_t task;
     bool service; ///< the task's services pass; else: the task ends
-    bool operator>(const Happening& other) const { return at != other.at ? at > other.at : order > other.order; }
+    bool operator>(const SimulatedEvent& other) const { return at != other.at ? at > other.at : order > other.order; }
 };
 
-struct Played {
+struct SimulatedRun {
     const Plan& plan;
     std::vector<Simulation::Span> spans;
     std::vector<std::vector<std::uint32_t>> by_host;
 
-    /// What came last before this one could begin.
+    /// The last thing that had to happen before the task could start.
     std::optional<Simulation::Step> cause(std::uint32_t task) const {
         const auto g = plan.group_of(task);
         const auto host = plan.host_in(g, task);
         std::optional<Simulation::Step> best;
-        const auto offer = [&](std::uint32_t other, std::string because) {
+        const auto offer = [&](std::uint32_t other, std::string message) {
             if (other == task || spans[other].end > spans[task].start || spans[other].end <= Duration::zero()) return;
-            if (!best || spans[other].end > best->span.end) best = Simulation::Step{other, spans[other], std::move(because)};
+            if (!best || spans[other].end > best->span.end) best = Simulation::Step{other, spans[other], std::move(message)};
         };
         const auto last_of = [&](std::uint32_t group) {
             auto last = plan.groups[group].first;
@@ -81,6 +89,15 @@ struct Played {
                     if (offered.service == barrier.service && (barrier.tag.empty() || offered.tag == barrier.tag))
                         for (std::uint32_t i = 0; i < plan.groups[other].count; ++i)
                             offer(plan.groups[other].first + i, barrier.text());
+        const auto& of = plan.groups[g];
+        const auto wave = std::upper_bound(of.waves.begin(), of.waves.end(), task - of.first) - of.waves.begin();
+        if (wave > 0 && !of.waves.empty()) { // it started after the wave before it, which ended later than the tasks before it
+            for (std::uint32_t i = wave > 1 ? of.waves[static_cast<std::size_t>(wave) - 2] : 0;
+                 i < of.waves[static_cast<std::size_t>(wave) - 1]; ++i) {
+                const auto end = of.through ? plan.task_on(*of.through, of.hosts[i]) : of.first + i;
+                if (end != Plan::none) offer(end, fmt::format("wave {} ended", wave));
+            }
+        }
         if (host != Plan::none)
             for (const auto other : by_host[host])
                 offer(other, fmt::format("{} was busy with {}", plan.hosts[host], plan.task_name(other)));
@@ -88,127 +105,181 @@ struct Played {
     }
 };
 
+/// Runs the scheduler in simulated time and records what it does.
+class Simulator {
+public:
+    Simulator(const Plan& plan, const SimulateOptions& options, const Membership* now)
+        : plan_(plan),
+          options_(options),
+          limits_(options.slots),
+          catalog_(now),
+          scheduler_(plan, limits_, catalog_, [this](std::uint32_t task, Phase) { return digest(task); }),
+          run_{plan, std::vector<Simulation::Span>(plan.tasks), std::vector<std::vector<std::uint32_t>>(plan.hosts.size())} {
+        limits_.set_rules(options.rules);
+        out_.groups.resize(plan.groups.size(), {Duration::max(), Duration::zero()});
+    }
+
+    Simulation run() {
+        scheduler_.begin(moment());
+        if (scheduler_.job().state == JobState::planned) std::ignore = scheduler_.approve({}, moment());
+        do {
+            decide();
+            start_tasks();
+        } while (advance());
+        conclude();
+        return std::move(out_);
+    }
+
+private:
+    static constexpr SteadyTime begin_{std::chrono::hours(1)};
+
+    Moment moment() const { return {at_, std::chrono::duration_cast<std::chrono::milliseconds>(at_.time_since_epoch()).count()}; }
+    Result<std::uint64_t> digest(std::uint32_t task) const {
+        const auto& spec = plan_.spec.tasks[plan_.group_of(task)];
+        if (spec.rerun_on.empty()) return std::uint64_t{1};
+        Scope scope;
+        scope.plan = &plan_;
+        scope.membership = &catalog_;
+        const auto bound = bind(json::value(spec.with), scope);
+        if (!bound.ok()) return std::uint64_t{1};
+        const auto text = digest_of(*bound);
+        std::uint64_t number = 0;
+        std::from_chars(text.data(), text.data() + text.size(), number, 16);
+        return number;
+    }
+
+    void decide() {
+        scheduler_.advance(moment());
+        scheduler_.dispatch(moment());
+        if (scheduler_.counts().of(TaskState::waiting) > 0) // a simulated operator approves at once
+            for (std::uint32_t task = 0; task < plan_.tasks; ++task)
+                if (const auto& record = scheduler_.record(task); plan_.spec.tasks[plan_.group_of(task)].approve &&
+                                                                  record.waits == Waits::approval &&
+                                                                  record.state == TaskState::waiting)
+                    std::ignore = scheduler_.approve(task, moment());
+        scheduler_.dispatch(moment());
+        std::ignore = scheduler_.take_dirty();
+    }
+
+    void start_tasks() {
+        for (const auto& start : scheduler_.take_starts()) {
+            const auto g = plan_.group_of(start.task);
+            // A check is assumed to fail at once, and a verification to succeed at once.
+            const auto takes = start.phase == Phase::run ? options_.takes.at(g) : Duration::zero();
+            queue_.push({at_ + takes, order_++, start.task, false});
+            auto& span = run_.spans[start.task];
+            span.start = at_ - begin_;
+            out_.groups[g].start = std::min(out_.groups[g].start, span.start);
+            out_.max_running = std::max(out_.max_running, ++running_);
+            ++out_.attempts;
+        }
+        for (const auto& kill : scheduler_.take_kills())
+            if (scheduler_.record(kill.task).state == TaskState::running)
+                scheduler_.finished(kill.task, Outcome::failure(ErrorClass::timeout, "too long"), moment());
+    }
+
+    /// Goes to the next event or timer. False where none is left, or the job has ended.
+    bool advance() {
+        if (is_terminal(scheduler_.job().state)) return false;
+        const auto timer = scheduler_.next_timer();
+        if (queue_.empty() && (scheduler_.job().state == JobState::converged || !timer)) return false;
+        if (queue_.empty() || (timer && *timer < queue_.top().at)) {
+            if (*timer - begin_ > std::chrono::hours(24 * 366)) return false;
+            at_ = std::max(at_, *timer);
+            return true;
+        }
+        at_ = std::max(at_, queue_.top().at);
+        while (!queue_.empty() && queue_.top().at <= at_) {
+            const auto event = queue_.top();
+            queue_.pop();
+            if (event.service)
+                pass_services(event.task);
+            else
+                end_task(event.task);
+        }
+        return true;
+    }
+
+    void pass_services(std::uint32_t task) {
+        const auto g = plan_.group_of(task);
+        const auto host = plan_.host_in(g, task);
+        for (const auto& ref : plan_.spec.tasks[g].provides) {
+            if (host != Plan::none)
+                catalog_.pass(ref, plan_.hosts[host]);
+            else if (plan_.groups[g].hosts.empty())
+                catalog_.pass(ref, fmt::format("(server: {})", plan_.spec.tasks[g].name));
+            for (const auto one : plan_.groups[g].hosts)
+                if (host == Plan::none) catalog_.pass(ref, plan_.hosts[one]);
+            scheduler_.membership_changed(ref.service, moment());
+        }
+    }
+
+    void end_task(std::uint32_t task) {
+        --running_;
+        const auto& record = scheduler_.record(task);
+        if (record.state != TaskState::running) return;
+        const auto g = plan_.group_of(task);
+        const auto host = plan_.host_in(g, task);
+        auto& span = run_.spans[task];
+        span.end = at_ - begin_;
+        out_.groups[g].end = std::max(out_.groups[g].end, span.end);
+        scheduler_.finished(task, record.phase == Phase::check ? Outcome::failure(ErrorClass::failed, "") : Outcome::success(),
+                            moment());
+        if (record.state != TaskState::succeeded) return;
+        if (!plan_.spec.tasks[g].provides.empty()) queue_.push({at_ + options_.latency, order_++, task, true});
+        if (host != Plan::none) run_.by_host[host].push_back(task);
+    }
+
+    void conclude() {
+        constexpr std::size_t max_stuck = 20;
+        out_.end = scheduler_.job().state;
+        std::uint32_t last = Plan::none;
+        for (std::uint32_t task = 0; task < plan_.tasks; ++task) {
+            const auto& record = scheduler_.record(task);
+            if (!is_terminal(record.state) && out_.stuck.size() < max_stuck)
+                out_.stuck.push_back(fmt::format("{} is {}{}{}", plan_.task_name(task), name_of(record.state),
+                                                 record.state == TaskState::ready ? ": " : "",
+                                                 record.state == TaskState::ready ? scheduler_.blocked_reason(task) : ""));
+            if (last == Plan::none || run_.spans[task].end > run_.spans[last].end) last = task;
+        }
+        for (auto& group : out_.groups)
+            if (group.start == Duration::max()) group.start = Duration::zero();
+        if (last == Plan::none) return;
+        out_.makespan = run_.spans[last].end;
+        trace_critical_path(last);
+    }
+
+    void trace_critical_path(std::uint32_t last) {
+        constexpr int max_steps = 1000;
+        Simulation::Step step{last, run_.spans[last], {}};
+        for (int steps = 0; steps < max_steps; ++steps) {
+            auto before = run_.cause(step.task);
+            if (before) step.message = before->message;
+            out_.critical_path.push_back(step);
+            if (!before) break;
+            step = *before;
+            step.message.clear();
+        }
+        std::reverse(out_.critical_path.begin(), out_.critical_path.end());
+    }
+
+    const Plan& plan_;
+    const SimulateOptions& options_;
+    Limits limits_;
+    SimulatedMembership catalog_;
+    Scheduler scheduler_;
+    SimulatedRun run_;
+    Simulation out_;
+    std::priority_queue<SimulatedEvent, std::vector<SimulatedEvent>, std::greater<>> queue_;
+    std::uint64_t order_ = 0;
+    std::size_t running_ = 0;
+    SteadyTime at_ = begin_;
+};
+
 } // namespace
 
 Simulation simulate(const Plan& plan, const SimulateOptions& options, const Membership* now) {
-    Limits limits(options.slots);
-    limits.set_rules(options.rules);
-    ImaginedMembership catalog(now);
-    const SteadyTime begin{std::chrono::hours(1)};
-    Scheduler scheduler(plan, limits, catalog, [&](std::uint32_t task, Phase) -> Result<std::uint64_t> {
-        const auto& spec = plan.spec.tasks[plan.group_of(task)];
-        if (spec.rerun_on.empty()) return std::uint64_t{1};
-        Scope scope;
-        scope.plan = &plan;
-        scope.membership = &catalog;
-        auto bound = bind(json::value(spec.with), scope);
-        if (!bound.ok()) return std::uint64_t{1};
-        const auto digest = digest_of(*bound);
-        std::uint64_t number = 0;
-        std::from_chars(digest.data(), digest.data() + digest.size(), number, 16);
-        return number;
-    });
-    const auto moment = [&](SteadyTime at) {
-        return Moment{at, std::chrono::duration_cast<std::chrono::milliseconds>(at.time_since_epoch()).count()};
-    };
-    Simulation out;
-    out.groups.resize(plan.groups.size(), {Duration::max(), Duration::zero()});
-    Played played{plan, std::vector<Simulation::Span>(plan.tasks), std::vector<std::vector<std::uint32_t>>(plan.hosts.size())};
-    std::priority_queue<Happening, std::vector<Happening>, std::greater<>> queue;
-    std::uint64_t order = 0;
-    std::size_t running = 0;
-    auto at = begin;
-    scheduler.begin(moment(at));
-    if (scheduler.head().state == JobState::planned) std::ignore = scheduler.approve({}, moment(at));
-    for (;;) {
-        scheduler.advance(moment(at));
-        scheduler.dispatch(moment(at));
-        if (scheduler.counts().of(TaskState::waiting) > 0) // an imagined operator approves at once
-            for (std::uint32_t task = 0; task < plan.tasks; ++task)
-                if (plan.spec.tasks[plan.group_of(task)].approve && scheduler.row(task).waits == Waits::approval &&
-                    scheduler.row(task).state == TaskState::waiting)
-                    std::ignore = scheduler.approve(task, moment(at));
-        scheduler.dispatch(moment(at));
-        std::ignore = scheduler.take_dirty();
-        for (const auto& start : scheduler.take_starts()) {
-            const auto g = plan.group_of(start.task);
-            // A check is imagined to say no at once, and a verification to say yes.
-            const auto takes = start.phase == Phase::run ? options.takes.at(g) : Duration::zero();
-            queue.push({at + takes, order++, start.task, false});
-            auto& span = played.spans[start.task];
-            span.start = at - begin;
-            out.groups[g].start = std::min(out.groups[g].start, span.start);
-            out.most_running = std::max(out.most_running, ++running);
-            ++out.attempts;
-        }
-        for (const auto& kill : scheduler.take_kills())
-            if (scheduler.row(kill.task).state == TaskState::running)
-                scheduler.finished(kill.task, Outcome::failure(ErrorClass::timeout, "too long"), moment(at));
-        if (is_over(scheduler.head().state)) break;
-        const auto timer = scheduler.next_timer();
-        if (queue.empty() && (scheduler.head().state == JobState::converged || !timer)) break;
-        if (queue.empty() || (timer && *timer < queue.top().at)) {
-            if (*timer - begin > std::chrono::hours(24 * 366)) break;
-            at = std::max(at, *timer);
-            continue;
-        }
-        at = std::max(at, queue.top().at);
-        while (!queue.empty() && queue.top().at <= at) {
-            const auto happened = queue.top();
-            queue.pop();
-            const auto g = plan.group_of(happened.task);
-            const auto host = plan.host_in(g, happened.task);
-            if (happened.service) {
-                for (const auto& ref : plan.spec.tasks[g].provides) {
-                    if (host != Plan::none)
-                        catalog.pass(ref, plan.hosts[host]);
-                    else if (plan.groups[g].hosts.empty())
-                        catalog.pass(ref, fmt::format("(server: {})", plan.spec.tasks[g].name));
-                    for (const auto one : plan.groups[g].hosts)
-                        if (host == Plan::none) catalog.pass(ref, plan.hosts[one]);
-                    scheduler.membership_changed(ref.service, moment(at));
-                }
-                continue;
-            }
-            --running;
-            const auto& row = scheduler.row(happened.task);
-            if (row.state != TaskState::running) continue;
-            const bool checked = row.phase == Phase::check;
-            auto& span = played.spans[happened.task];
-            span.end = at - begin;
-            out.groups[g].end = std::max(out.groups[g].end, span.end);
-            scheduler.finished(happened.task, checked ? Outcome::failure(ErrorClass::failed, "") : Outcome::success(), moment(at));
-            if (scheduler.row(happened.task).state == TaskState::succeeded) {
-                if (!plan.spec.tasks[g].provides.empty()) queue.push({at + options.latency, order++, happened.task, true});
-                if (host != Plan::none) played.by_host[host].push_back(happened.task);
-            }
-        }
-    }
-    out.end = scheduler.head().state;
-    std::uint32_t last = Plan::none;
-    for (std::uint32_t task = 0; task < plan.tasks; ++task) {
-        const auto& row = scheduler.row(task);
-        if (!is_over(row.state) && out.stuck.size() < 20)
-            out.stuck.push_back(fmt::format("{} is {}{}{}", plan.task_name(task), name_of(row.state),
-                                            row.state == TaskState::ready ? ": " : "",
-                                            row.state == TaskState::ready ? scheduler.why_not_begun(task) : ""));
-        if (last == Plan::none || played.spans[task].end > played.spans[last].end) last = task;
-    }
-    for (auto& group : out.groups)
-        if (group.start == Duration::max()) group.start = Duration::zero();
-    if (last == Plan::none) return out;
-    out.makespan = played.spans[last].end;
-    Simulation::Step step{last, played.spans[last], {}};
-    for (int steps = 0; steps < 1000; ++steps) {
-        auto before = played.cause(step.task);
-        if (before) step.because = before->because;
-        out.critical_path.push_back(step);
-        if (!before) break;
-        step = *before;
-        step.because.clear();
-    }
-    std::reverse(out.critical_path.begin(), out.critical_path.end());
-    return out;
+    return Simulator(plan, options, now).run();
 }
 
 } // namespace orrery::jobs

@@ -1,4 +1,4 @@
-#include "jobs/engine_testing.h"
+#include "jobs/engine_fixture.h"
 #include "jobs/journal.h"
 #include "jobs/simulate.h"
 #include "store/sqlite/sqlite_store.h"
@@ -7,20 +7,20 @@
 
 #include <random>
 
-/// Many at once, on the real clock, with the store's thread and the pool's beside the loop: what the thread sanitizer looks at.
+/// Many at once, on the real clock, with the store's thread and the pool's beside the loop: a test for the thread sanitizer.
 namespace orrery::jobs {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::World;
+using testing::EngineFixture;
 
 /// Says a lot, does nothing, fails now and then.
 class Chatty final : public Executor {
 public:
     std::string_view name() const override { return "fake"; }
-    Place place() const override { return Place::node; }
+    TargetType target_type() const override { return TargetType::node; }
     Result<Unit> check(const json::value&) const override { return Unit{}; }
-    Task<Outcome> start(Context, Attempt attempt, Output& output) override {
+    Task<Outcome> start(Context, const Attempt& attempt, Output& output) override {
         if (++begun[attempt.id] > 1) ++doubled;
         std::uint64_t offset = 0;
         for (int i = 0; i < 3; ++i) {
@@ -32,13 +32,13 @@ public:
         if (random_() % 50 == 0) co_return Outcome::failure(ErrorClass::connect, "no route to host");
         co_return Outcome::success();
     }
-    Task<Reattached> reattach(Context, Attempt attempt, Offsets, Output&) override {
-        if (!begun.contains(attempt.id)) co_return Reattached{Reattached::What::never_began, {}, {}};
-        co_return Reattached{Reattached::What::ended, Outcome::success(), {}};
+    Task<Reattached> reattach(Context, const Attempt& attempt, Offsets, Output&) override {
+        if (!begun.contains(attempt.id)) co_return Reattached{Reattached::State::not_started, {}, {}};
+        co_return Reattached{Reattached::State::ended, Outcome::success(), {}};
     }
-    Task<Unit> cancel(Context, Attempt) override { co_return Unit{}; }
-    Task<Unit> clean_up(Context, Attempt) override { co_return Unit{}; }
-    Task<Preview> plan(Context, Attempt) override { co_return Preview{}; }
+    Task<Unit> cancel(Context, const Attempt&) override { co_return Unit{}; }
+    Task<Unit> clean_up(Context, const Attempt&) override { co_return Unit{}; }
+    Task<Preview> plan(Context, const Attempt&) override { co_return Preview{}; }
     std::map<std::string, int> begun;
     int doubled = 0;
 
@@ -46,13 +46,13 @@ private:
     std::mt19937 random_{7};
 };
 
-CO_TEST(Stress, ManyTasksOrdersFlapsAndTerms) {
+CO_TEST(Stress, ManyTasksCommandsFlapsAndTerms) {
     orrery::testing::TemporaryFolder folder;
     Pool pool(2);
     Chatty chatty;
     Executors executors;
     executors.add(chatty);
-    FakeMembership catalog;
+    catalog::FakeMembership catalog;
     const auto ctx = Context::make("tester");
     auto store = co_await store::open_sqlite(ctx, loop.get_executor(), {.path = folder / "store.db"});
     CO_ASSERT_OK(store);
@@ -71,12 +71,12 @@ CO_TEST(Stress, ManyTasksOrdersFlapsAndTerms) {
     }
     const auto spec = parse_yaml(R"(
 tasks:
-  - {name: a, on: n, run: {fake: {}}, retries: {times: 9, first: 1ms, longest: 5ms}}
-  - {name: b, on: n, after: a, same_host: true, run: {fake: {}}, retries: {times: 9, first: 1ms, longest: 5ms}, batch: {canary: 1, serial: "50%"}}
+  - {name: a, on: n, run: {fake: {}}, retries: {times: 9, delay: 1ms, max_delay: 5ms}}
+  - {name: b, on: n, after: a, same_host: true, run: {fake: {}}, retries: {times: 9, delay: 1ms, max_delay: 5ms}, batch: {canary: 1, serial: "50%"}}
   - {name: c, on: n, after: b, wait: web, with: {m: "${service.web.addresses}"}, rerun_on: {service: web, debounce: 5ms, min_interval: 20ms}, run: {fake: {}},
-     retries: {times: 9, first: 1ms, longest: 5ms}}
+     retries: {times: 9, delay: 1ms, max_delay: 5ms}}
 )");
-    catalog.set("web", {"w", "a", 1, MemberState::registered, ""});
+    catalog.set("web", catalog::fake_member("w", "a", 1, MemberState::registered, ""));
     for (const auto* name : {"j", "k"}) {
         auto made = co_await resources->create(ctx, *registry.find("Job"),
                                                resource::testing::an_object("Job", name, spec->front().value.as_object()), {});
@@ -93,12 +93,12 @@ tasks:
         for (int step = 0; step < (term < 3 ? 40 : 2000) && !converged; ++step) {
             if (step % 7 == 3) catalog.pass("web", fmt::format("w{}", step % 3));
             if (step % 7 == 5 && step < 30) catalog.remove("web", "w1");
-            if (step == 10 && term < 3) std::ignore = co_await engine.order(ctx, "j", {.what = Order::What::pause});
-            if (step == 12 && term < 3) std::ignore = co_await engine.order(ctx, "j", {.what = Order::What::resume});
+            if (step == 10 && term < 3) std::ignore = co_await engine.command(ctx, "j", {.action = JobCommand::Action::pause});
+            if (step == 12 && term < 3) std::ignore = co_await engine.command(ctx, "j", {.action = JobCommand::Action::resume});
             std::ignore = co_await real_clock().sleep(5ms);
-            const auto j = engine.look("j"), k = engine.look("k");
-            converged = j.ok() && k.ok() && (*j)->scheduler->head().state == JobState::converged &&
-                        (*k)->scheduler->head().state == JobState::converged && step > 50;
+            const auto j = engine.find("j"), k = engine.find("k");
+            converged = j.ok() && k.ok() && (*j)->scheduler->job().state == JobState::converged &&
+                        (*k)->scheduler->job().state == JobState::converged && step > 50;
         }
         co_await group.stop();
     }
@@ -111,7 +111,7 @@ tasks:
 }
 
 TEST(Journal, CompactsWithoutLosingARow) {
-    World world;
+    EngineFixture world;
     world.start();
     world.nodes("n", 50);
     const auto plan = world.server->engine->plan(
@@ -131,13 +131,13 @@ TEST(Journal, CompactsWithoutLosingARow) {
     std::size_t removed = 0;
     for (int round = 0; round < 12'000; ++round) {
         const auto task = static_cast<std::uint32_t>(random() % plan->tasks);
-        auto& row = scheduler->replayed(task);
-        row.attempt = static_cast<std::uint32_t>(round);
-        row.since = round;
-        row.more().words = fmt::format("round {}", round);
+        auto& record = scheduler->mutable_record(task);
+        record.attempt = static_cast<std::uint32_t>(round);
+        record.since = round;
+        record.more().message = fmt::format("round {}", round);
         if (round % 5 == 0) {
-            row.more().inputs = json::object{{"r", round}};
-            row.more().inputs_new = true;
+            record.more().inputs = json::object{{"r", round}};
+            record.more().inputs_new = true;
         }
         for (auto& [key, value] : journal.record(*scheduler, {task}, round == 0)) stored[key] = value;
         auto compaction = journal.compact(*scheduler);
@@ -150,10 +150,10 @@ TEST(Journal, CompactsWithoutLosingARow) {
     Journal read("uid", plan->tasks);
     for (const auto& [key, value] : stored) ASSERT_TRUE(read.replay(*again, key, value).ok());
     for (std::uint32_t task = 0; task < plan->tasks; ++task) {
-        EXPECT_EQ(again->row(task).since, scheduler->row(task).since);
-        EXPECT_EQ(again->row(task).words(), scheduler->row(task).words());
-        EXPECT_EQ(again->row(task).attempt, scheduler->row(task).attempt);
-        if (scheduler->row(task).detail) EXPECT_EQ(again->row(task).detail->inputs, scheduler->row(task).detail->inputs);
+        EXPECT_EQ(again->record(task).since, scheduler->record(task).since);
+        EXPECT_EQ(again->record(task).message(), scheduler->record(task).message());
+        EXPECT_EQ(again->record(task).attempt, scheduler->record(task).attempt);
+        if (scheduler->record(task).detail) EXPECT_EQ(again->record(task).detail->inputs, scheduler->record(task).detail->inputs);
     }
     // Cut anywhere, or with a byte changed, a record is read or refused, never more than that.
     const auto& [key, value] = *stored.rbegin();
@@ -166,14 +166,14 @@ TEST(Journal, CompactsWithoutLosingARow) {
     }
 }
 
-TEST(Simulate, TenThousandMachinesAndTheirCriticalPath) {
-    FakeMembership catalog;
+TEST(Simulate, TenThousandNodesAndTheirCriticalPath) {
+    catalog::FakeMembership catalog;
     asio::io_context loop;
     VirtualClock clock;
     FakeExecutor fake(loop.get_executor(), clock);
     Executors executors;
     executors.add(fake);
-    std::vector<Machine> machines;
+    std::vector<PlanNode> machines;
     for (int i = 0; i < 2000; ++i) machines.push_back({fmt::format("n{:05}", i), {{"role", i < 3 ? "db" : "web"}}});
     auto spec = read_job(parse_yaml(R"(
 limits: {slots: 100000}
@@ -196,9 +196,9 @@ tasks:
     EXPECT_EQ(simulation.makespan, 77s);
     ASSERT_EQ(simulation.critical_path.size(), 3u);
     EXPECT_TRUE(plan->task_name(simulation.critical_path[1].task).starts_with("db@"));
-    EXPECT_EQ(simulation.critical_path[2].because, "all of db passing");
-    EXPECT_EQ(simulation.most_running, 2000u);
-    // A role that never rolls is said to be what it ends on.
+    EXPECT_EQ(simulation.critical_path[2].message, "all of db passing");
+    EXPECT_EQ(simulation.max_running, 2000u);
+    // The prediction names a role that never rolls as the reason for its end.
     options.rules["web"] = {.limit = 0};
     auto rolling = *spec;
     rolling.tasks[2].rolling = true;

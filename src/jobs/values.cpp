@@ -1,6 +1,7 @@
 #include "jobs/values.h"
 
 #include "core/text.h"
+#include "core/truncate.h"
 
 #include <boost/json/array.hpp>
 #include <fmt/format.h>
@@ -15,81 +16,99 @@ namespace orrery::jobs {
 namespace {
 
 Error no_such_value(std::string_view text, std::string message) {
-    return Error{Code::invalid, fmt::format("${{{}}}: {}", text.substr(0, 128), message)};
+    return Error{Code::invalid, fmt::format("${{{}}}: {}", truncate(text, 128), message)};
 }
 
-bool one_of(std::string_view word, std::initializer_list<std::string_view> words) {
-    return std::find(words.begin(), words.end(), word) != words.end();
+bool one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+constexpr std::string_view unknown_reference =
+    "is not known; values begin with service, hosts, node, task, with, secret, param or job; for a variable of the shell write "
+    "$${...}";
+
+/// `text` is the part after "hosts.".
+Result<Reference> parse_hosts(std::string_view whole, std::string_view text) {
+    const auto last = text.rfind('.');
+    if (last == text.npos || last == 0) return no_such_value(whole, "must be ${hosts.NAME.FIELD}");
+    Reference out;
+    out.type = Reference::Type::hosts;
+    out.name = text.substr(0, last);
+    out.field = text.substr(last + 1);
+    if (!one_of(out.field, {"names", "addresses", "count"})) return no_such_value(whole, "a role has names, addresses and count");
+    return out;
+}
+
+/// NAME.FIELD, NAME:TAG.FIELD or NAME.STATE.FIELD.
+Result<Reference> parse_service_reference(std::string_view whole, std::string_view text) {
+    const auto last = text.rfind('.');
+    if (last == text.npos || last == 0) return no_such_value(whole, "must be ${service.NAME.FIELD}");
+    Reference out;
+    out.type = Reference::Type::service;
+    out.field = text.substr(last + 1);
+    auto name = text.substr(0, last);
+    if (const auto before = name.rfind('.'); before != name.npos)
+        if (auto state = catalog::parse_state(name.substr(before + 1)); state.ok()) {
+            out.state = *state;
+            name = name.substr(0, before);
+        }
+    if (!one_of(out.field, {"addresses", "nodes", "endpoints", "count", "first"}))
+        return no_such_value(whole, "a service has addresses, nodes, endpoints, count and first");
+    const auto colon = name.find(':');
+    out.name = name.substr(0, colon);
+    if (colon != name.npos) out.tag = name.substr(colon + 1);
+    if (out.name.empty()) return no_such_value(whole, "names no service");
+    return out;
+}
+
+Result<Reference> parse_node(std::string_view whole, std::string_view text) {
+    if (!one_of(text, {"name", "address"}) && !(text.starts_with("labels.") && text.size() > 7))
+        return no_such_value(whole, "a node has name, address and labels.NAME");
+    Reference out;
+    out.type = Reference::Type::node;
+    out.field = text;
+    return out;
+}
+
+Result<Reference> parse_task(std::string_view whole, std::string_view text) {
+    const auto values = text.rfind(".values.");
+    if (values == text.npos || values == 0) return no_such_value(whole, "must be ${task.NAME.values.KEY}");
+    Reference out;
+    out.type = Reference::Type::task;
+    out.name = text.substr(0, values);
+    out.field = text.substr(values + 8);
+    return out;
+}
+
+Result<Reference> parse_secret(std::string_view whole, std::string_view text) {
+    const auto last = text.rfind('.');
+    if (last == text.npos || last == 0 || last + 1 == text.size()) return no_such_value(whole, "must be ${secret.NAME.KEY}");
+    Reference out;
+    out.type = Reference::Type::secret;
+    out.name = text.substr(0, last);
+    out.field = text.substr(last + 1);
+    return out;
 }
 
 } // namespace
 
 Result<Reference> parse_reference(std::string_view text) {
-    const auto whole = text;
     const auto dot = text.find('.');
-    const auto head = text.substr(0, dot);
-    if (dot == text.npos)
-        return no_such_value(whole, "is not known; values begin with service, hosts, node, task, with, secret or job; for a "
-                                    "variable of the shell write $${...}");
-    text.remove_prefix(dot + 1);
-    Reference reference;
-    const auto last = text.rfind('.');
-    if (head == "service" || head == "hosts") {
-        if (last == text.npos || last == 0) return no_such_value(whole, fmt::format("must be ${{{}.NAME.FIELD}}", head));
-        reference.field = text.substr(last + 1);
-        auto name = text.substr(0, last);
-        if (head == "hosts") {
-            reference.what = Reference::What::hosts;
-            if (!one_of(reference.field, {"names", "addresses", "count"}))
-                return no_such_value(whole, "a role has names, addresses and count");
-            reference.name = name;
-            return reference;
-        }
-        reference.what = Reference::What::service;
-        if (const auto before = name.rfind('.'); before != name.npos) {
-            if (auto state = parse_member_state(name.substr(before + 1)); state.ok()) {
-                reference.state = *state;
-                name = name.substr(0, before);
-            }
-        }
-        if (!one_of(reference.field, {"addresses", "nodes", "endpoints", "count", "first"}))
-            return no_such_value(whole, "a service has addresses, nodes, endpoints, count and first");
-        const auto colon = name.find(':');
-        reference.name = name.substr(0, colon);
-        if (colon != name.npos) reference.tag = name.substr(colon + 1);
-        if (reference.name.empty()) return no_such_value(whole, "names no service");
-        return reference;
+    if (dot == text.npos) return no_such_value(text, std::string(unknown_reference));
+    const auto head = text.substr(0, dot), rest = text.substr(dot + 1);
+    if (head == "hosts") return parse_hosts(text, rest);
+    if (head == "service") return parse_service_reference(text, rest);
+    if (head == "node") return parse_node(text, rest);
+    if (head == "task") return parse_task(text, rest);
+    if (head == "secret") return parse_secret(text, rest);
+    Reference out;
+    if (head == "with" || head == "param") {
+        out.type = head == "with" ? Reference::Type::with : Reference::Type::param;
+        out.name = rest;
+        return out;
     }
-    if (head == "node") {
-        reference.what = Reference::What::node;
-        reference.field = text;
-        if (!one_of(text, {"name", "address"}) && !(text.starts_with("labels.") && text.size() > 7))
-            return no_such_value(whole, "a node has name, address and labels.NAME");
-        return reference;
-    }
-    if (head == "task") {
-        reference.what = Reference::What::task;
-        const auto values = text.rfind(".values.");
-        if (values == text.npos || values == 0) return no_such_value(whole, "must be ${task.NAME.values.KEY}");
-        reference.name = text.substr(0, values);
-        reference.field = text.substr(values + 8);
-        return reference;
-    }
-    if (head == "with") {
-        reference.what = Reference::What::with;
-        reference.name = text;
-        return reference;
-    }
-    if (head == "secret") {
-        reference.what = Reference::What::secret;
-        if (last == text.npos || last == 0 || last + 1 == text.size()) return no_such_value(whole, "must be ${secret.NAME.KEY}");
-        reference.name = text.substr(0, last);
-        reference.field = text.substr(last + 1);
-        return reference;
-    }
-    if (head == "job" && text == "name") return reference;
-    return no_such_value(whole, "is not known; values begin with service, hosts, node, task, with, secret or job; for a variable "
-                                "of the shell write $${...}");
+    if (head == "job" && rest == "name") return out;
+    return no_such_value(text, std::string(unknown_reference));
 }
 
 namespace {
@@ -103,8 +122,15 @@ json::value sorted_list(std::vector<std::string> items) {
 }
 
 Result<json::value> service_value(const Reference& reference, const Scope& scope) {
-    if (scope.membership == nullptr) return Error{Code::unavailable, "nobody knows about services here"};
-    TRY(auto members, scope.membership->members(reference.name, reference.tag));
+    if (scope.membership == nullptr) return Error{Code::unavailable, "there is no catalog here"};
+    TRY(auto found, scope.membership->members(reference.name, reference.tag));
+    auto& members = found.all;
+    // Right after a start every state is from before it: a value made of that could be written to a host and stay there.
+    if (reference.state > MemberState::registered)
+        for (const auto& member : members)
+            if (member.evidence == Evidence::awaited)
+                return Error{Code::unavailable, fmt::format("the first check of {} on {} since this server started is not over",
+                                                            reference.name, member.node)};
     std::erase_if(members, [&](const Member& member) { return member.state < reference.state; });
     if (reference.field == "count") return json::value(members.size());
     std::vector<std::string> items;
@@ -113,6 +139,9 @@ Result<json::value> service_value(const Reference& reference, const Scope& scope
             items.push_back(member.node);
         else if (reference.field != "endpoints")
             items.push_back(member.address);
+        else if (member.port == 0)
+            return Error{Code::unavailable, fmt::format("{} on {} has no port; give one to its Service or to the Instance",
+                                                        reference.name, member.node)};
         else if (member.address.find(':') == std::string::npos)
             items.push_back(fmt::format("{}:{}", member.address, member.port));
         else
@@ -136,13 +165,35 @@ Result<json::value> hosts_value(const Reference& reference, const Scope& scope) 
     return sorted_list(std::move(items));
 }
 
-Result<json::value> value_of(std::string_view text, const Scope& scope) {
-    TRY(const auto reference, parse_reference(text));
-    switch (reference.what) {
-    case Reference::What::service: return service_value(reference, scope);
-    case Reference::What::hosts: return hosts_value(reference, scope);
-    case Reference::What::node: {
-        if (!scope.node) return no_such_value(text, "the task is not about one machine");
+std::string with_dollars_doubled(std::string_view text) {
+    std::string out;
+    out.reserve(text.size());
+    for (const char c : text) out.append(c == '$' ? 2 : 1, c);
+    return out;
+}
+
+/// An external value as a bound value.
+json::value as_data(const json::value& value) {
+    if (const auto* text = value.if_string()) return json::value(with_dollars_doubled(std::string_view(*text)));
+    if (const auto* list = value.if_array()) {
+        json::array out;
+        for (const auto& item : *list) out.push_back(as_data(item));
+        return out;
+    }
+    if (const auto* object = value.if_object()) {
+        json::object out;
+        for (const auto& [key, item] : *object) out[key] = as_data(item);
+        return out;
+    }
+    return value;
+}
+
+Result<json::value> outside_value(const Reference& reference, std::string_view text, const Scope& scope) {
+    switch (reference.type) {
+    case Reference::Type::service: return service_value(reference, scope);
+    case Reference::Type::hosts: return hosts_value(reference, scope);
+    case Reference::Type::node: {
+        if (!scope.node) return no_such_value(text, "the task has no node of its own");
         if (reference.field == "name") return json::value(scope.node->node.name);
         if (reference.field == "address") return json::value(scope.node->node.address);
         const auto label = scope.node->labels.find(reference.field.substr(7));
@@ -150,21 +201,47 @@ Result<json::value> value_of(std::string_view text, const Scope& scope) {
             return no_such_value(text, fmt::format("{} has no such label", scope.node->node.name));
         return json::value(label->second);
     }
-    case Reference::What::task: {
+    case Reference::Type::task: {
         const auto* values = scope.published ? scope.published(reference.name) : nullptr;
         const auto* found = values == nullptr ? nullptr : values->if_contains(reference.field);
         if (found == nullptr) return no_such_value(text, fmt::format("{} has published no such value", reference.name));
         return *found;
     }
-    case Reference::What::with: {
+    case Reference::Type::param: {
+        const auto* found = scope.plan == nullptr ? nullptr : scope.plan->spec.parameters.if_contains(reference.name);
+        if (found == nullptr) return no_such_value(text, "the job has no such parameter");
+        return *found;
+    }
+    case Reference::Type::job: return json::value(scope.job);
+    default: return no_such_value(text, "is not known");
+    }
+}
+
+Result<json::value> value_of(std::string_view text, const Scope& scope) {
+    TRY(const auto reference, parse_reference(text));
+    if (reference.type == Reference::Type::secret) return json::value(fmt::format("${{{}}}", text));
+    if (reference.type == Reference::Type::with) { // bound already
         const auto* found = scope.with == nullptr ? nullptr : scope.with->if_contains(reference.name);
         if (found == nullptr) return no_such_value(text, "\"with\" has no such value");
         return *found;
     }
-    case Reference::What::secret: return json::value(fmt::format("${{{}}}", text));
-    case Reference::What::job: return json::value(scope.job);
+    TRY(const auto value, outside_value(reference, text, scope));
+    return as_data(value);
+}
+
+/// The same value with every key as data: in a text, a key must not be read as a reference to a secret.
+json::value with_keys_as_data(const json::value& value) {
+    if (const auto* list = value.if_array()) {
+        json::array out;
+        for (const auto& item : *list) out.push_back(with_keys_as_data(item));
+        return out;
     }
-    return no_such_value(text, "is not known");
+    if (const auto* object = value.if_object()) {
+        json::object out;
+        for (const auto& [key, item] : *object) out[with_dollars_doubled(key)] = with_keys_as_data(item);
+        return out;
+    }
+    return value;
 }
 
 std::string as_text(const json::value& value) {
@@ -177,18 +254,20 @@ std::string as_text(const json::value& value) {
         }
         return out;
     }
-    return to_json_text(value);
+    return to_json_text(with_keys_as_data(value));
 }
 
-Result<json::value> bind_text(std::string_view text, const Scope& scope) {
-    auto at = text.find("${");
-    if (at == text.npos) return json::value(text);
-    if (at == 0 && text.find('}') == text.size() - 1) return value_of(text.substr(2, text.size() - 3), scope);
+/// Whether the text is exactly one reference.
+bool is_one_reference(std::string_view text) { return text.starts_with("${") && text.find('}') == text.size() - 1; }
+
+} // namespace
+
+Result<std::string> bind_text(std::string_view text, const Scope& scope) {
     std::string out;
     std::size_t from = 0;
-    for (; at != text.npos; at = text.find("${", from)) {
+    for (auto at = text.find("${"); at != text.npos; at = text.find("${", from)) {
         if (at > from && text[at - 1] == '$') { // "$${HOME}" is the shell's
-            out += text.substr(from, at - from);
+            out += with_dollars_doubled(text.substr(from, at - from));
             out += '{';
             from = at + 2;
             continue;
@@ -196,13 +275,15 @@ Result<json::value> bind_text(std::string_view text, const Scope& scope) {
         const auto end = text.find('}', at);
         if (end == text.npos) break;
         TRY(const auto value, value_of(text.substr(at + 2, end - at - 2), scope));
-        out += text.substr(from, at - from);
+        out += with_dollars_doubled(text.substr(from, at - from));
         out += as_text(value);
         from = end + 1;
     }
-    out += text.substr(from);
-    return json::value(std::move(out));
+    out += with_dollars_doubled(text.substr(from));
+    return out;
 }
+
+namespace {
 
 json::value canonical(const json::value& value) {
     if (const auto* list = value.if_array()) {
@@ -224,7 +305,12 @@ json::value canonical(const json::value& value) {
 } // namespace
 
 Result<json::value> bind(const json::value& value, const Scope& scope) {
-    if (const auto* text = value.if_string()) return bind_text(std::string_view(*text), scope);
+    if (const auto* found = value.if_string()) {
+        const std::string_view text(*found);
+        if (is_one_reference(text)) return value_of(text.substr(2, text.size() - 3), scope);
+        TRY(const auto bound, bind_text(text, scope));
+        return json::value(bound);
+    }
     if (const auto* list = value.if_array()) {
         json::array out;
         for (const auto& item : *list) {
@@ -242,6 +328,14 @@ Result<json::value> bind(const json::value& value, const Scope& scope) {
         return json::value(std::move(out));
     }
     return value;
+}
+
+bool is_plain(const json::value& value) {
+    if (const auto* text = value.if_string()) return text->find('$') == json::string::npos;
+    if (const auto* list = value.if_array()) return std::all_of(list->begin(), list->end(), is_plain);
+    if (const auto* object = value.if_object())
+        return std::all_of(object->begin(), object->end(), [](const auto& item) { return is_plain(item.value()); });
+    return true;
 }
 
 std::string sha256_text(std::string_view bytes, std::size_t digits) {

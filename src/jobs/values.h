@@ -11,49 +11,60 @@
 #include <string>
 #include <string_view>
 
-/// Values that are bound when a task starts, not when its job is written.
+/// Values that are bound when a task starts, not when its job is submitted.
 namespace orrery::jobs {
 
-/// What stands between the braces of a `${...}`.
+/// A parsed reference: the text between the braces of `${...}`.
 ///
-///     service.mysql.addresses            addresses of those passing; nodes, endpoints (address:port), count, first
+///     service.mysql.addresses            addresses of passing instances; also nodes, endpoints (address:port), count, first
 ///     service.glance:lb.endpoints        with a tag
-///     service.mysql.registered.nodes     those that will be there, rather than those that are; also usable
-///     hosts.oc.names                     machines of a role in the plan; addresses, count
+///     service.mysql.registered.nodes     registered instances, which may not run yet; also usable
+///     hosts.oc.names                     nodes of a role in the plan; also addresses, count
 ///     node.name, node.address, node.labels.rack
-///     task.build.values.version          what another task published
-///     with.members                       what `with` was bound to; in run, check, verify, undo and env
-///     secret.db.password                 stays as it is until it is sent
+///     task.build.values.version          published by another task
+///     with.members                       a bound value of `with`; in run, check, verify, undo and env
+///     secret.db.password                 replaced only when it is sent
+///     param.version                      a parameter of the run of a JobTemplate
 ///     job.name
 struct Reference {
-    enum class What { service, hosts, node, task, with, secret, job };
-    What what = What::job;
-    std::string name; ///< of the service, role, task, `with` value or secret
+    enum class Type { service, hosts, node, task, with, secret, param, job };
+    Type type = Type::job;
+    std::string name; ///< of the service, role, task, `with` value, secret or parameter
     std::string tag;
     MemberState state = MemberState::passing;
     std::string field;
 };
 Result<Reference> parse_reference(std::string_view text);
 
-/// Where values come from.
+/// The sources of values.
 struct Scope {
     std::string job;
     const Plan* plan = nullptr;
     const Membership* membership = nullptr;
-    std::shared_ptr<const Target> node; ///< null: the task is not about one machine
+    std::shared_ptr<const Membership> own_membership; ///< where `membership` belongs to this scope
+    std::shared_ptr<const Target> node;               ///< null: the task has no node of its own
     std::function<std::string(const std::string& node)> address_of;
-    std::function<const json::object*(const std::string& task)> published; ///< null: it has published nothing
+    std::function<const json::object*(const std::string& task)> published; ///< null: the task has published nothing
     const json::object* with = nullptr;
 };
 
-/// Every `${...}` in every text of `value` replaced. A text that is nothing but one reference becomes the value itself (a list
-/// stays a list); within a text lists are joined with commas. Lists are sorted. `unavailable`: there is no evidence now, ask again;
-/// `invalid`: there is no such value.
+/// Replaces every `${...}` in every text of `value`. A text that is one reference becomes the value itself (a list stays a list);
+/// within a longer text, lists are joined with commas. Lists are sorted. `unavailable`: not known now, try again; `invalid`: the
+/// value does not exist.
+///
+/// The result is a *bound* value. `${secret.NAME.KEY}` stays where the job itself names a secret, and every other `$` is doubled,
+/// so that no part of an external value (a member, a label, a response) can be taken for a reference. `with_secrets` (secrets.h)
+/// makes the text to send of a bound text.
 Result<json::value> bind(const json::value& value, const Scope& scope);
+/// The same for one text. The result is always a text, also where it is one reference to a list.
+Result<std::string> bind_text(std::string_view text, const Scope& scope);
 
-/// A short digest of a value: the same for the same contents, in whatever order its keys are.
+/// Whether no text in it has a "$": binding returns such a value as it is.
+bool is_plain(const json::value& value);
+
+/// A short digest of a value, independent of the order of keys.
 std::string digest_of(const json::value& value);
-/// SHA-256, in hexadecimal, its first `digits`.
+/// The first `digits` hexadecimal digits of the SHA-256.
 std::string sha256_text(std::string_view bytes, std::size_t digits = 16);
 
 } // namespace orrery::jobs

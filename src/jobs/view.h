@@ -3,32 +3,24 @@
 #include "jobs/engine.h"
 #include "jobs/simulate.h"
 
-#include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <vector>
 
-/// Jobs for people: as JSON for the API, as pictures, in words.
+/// Jobs as JSON for the API, and as pictures. waiting_reason.h explains the state of a task.
 namespace orrery::jobs {
 
-/// One task. `full`: inputs, values, earlier attempts too.
+/// One task. `full`: with inputs, values and earlier attempts.
 json::object task_view(const JobRun& run, std::uint32_t task, bool full);
-/// What a task waits for, in one sentence; empty where it does not wait.
-std::string waits_for(const JobRun& run, std::uint32_t task);
-/// All that is known about why a task is as it is: the predicate, who was seen, who holds what it wants, who blocks it.
-json::object why(const JobRun& run, std::uint32_t task, const Membership& membership);
-/// Exactly what is missing for the job to be done; empty: it is done.
-json::array missing(const JobRun& run, std::size_t most = 100);
-/// The live picture: head, counts, what runs, what waits and for what, the chain that decides when it ends.
-json::object progress(const JobRun& run, std::size_t most = 40);
-/// The plan: groups with machines, edges and barriers.
+/// The progress of a job: status, counters, tasks that run, wait or failed (at most `max` each), and the chain of tasks that
+/// decides when it ends.
+json::object progress(const JobRun& run, std::size_t max = 40);
+/// The plan: tasks with nodes, edges and barriers.
 json::object plan_view(const Plan& plan);
 json::object simulation_view(const Plan& plan, const Simulation& simulation);
 
-/// The graph of groups, with their states where `run` is given.
+/// The graph of tasks in the language of Graphviz, and as a picture; with the states of `run`, where it is not null.
 std::string graph_dot(const Plan& plan, const JobRun* run);
 std::string graph_svg(const Plan& plan, const JobRun* run);
 

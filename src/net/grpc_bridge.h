@@ -19,27 +19,27 @@
 #include <optional>
 #include <utility>
 
-/// gRPC's callback API as coroutines: calls are started from the loop, gRPC's own threads carry them, and their ends are posted
-/// back to the loop. For .cpp files only: it brings gRPC's headers.
+/// The callback API of gRPC as coroutines. Calls start on the loop, run on the threads of gRPC, and complete on the loop. Include
+/// it in .cpp files only, because it includes the headers of gRPC.
 namespace orrery::net {
 
-/// One unary call: what gRPC reads and writes while it lasts. Shared with gRPC until the call has ended, so that nothing dangles
-/// when the caller goes away first.
+/// The objects that gRPC reads and writes during one unary call. gRPC shares ownership until the call has ended, so that they
+/// outlive a caller that was destroyed earlier.
 template <class Request, class Response> struct GrpcCall {
     grpc::ClientContext context;
     Request request;
     Response response;
 };
 
-/// gRPC measures deadlines on the time of day; ours are on the steady clock.
+/// Converts a deadline of the steady clock to the system clock, which gRPC uses.
 inline void set_deadline(grpc::ClientContext& context, SteadyTime when) {
     context.set_deadline(std::chrono::system_clock::now() +
                          std::chrono::duration_cast<std::chrono::system_clock::duration>(when - std::chrono::steady_clock::now()));
 }
 
-/// Starts `call` by `start(call, done)`, where `done` is what gRPC's callback API takes as its last argument, and waits for its
-/// end. When the waiting coroutine is cancelled, so is the call, and its end is still awaited: the status is then CANCELLED, or
-/// what came first.
+/// Starts `call` with `start(call, done)` and waits for its status; `done` is the last argument of a method of gRPC's callback API.
+/// Cancelling the waiting coroutine cancels the call and still waits for its end: the status is CANCELLED, or the status that
+/// arrived first.
 ///
 ///     auto call = std::make_shared<net::GrpcCall<PutRequest, PutResponse>>();
 ///     auto status = co_await net::unary(call, [&](auto& c, auto done) { stub.async()->Put(&c.context, &c.request, &c.response,
@@ -49,23 +49,23 @@ template <class Call, class Start> asio::awaitable<grpc::Status> unary(std::shar
     auto initiate = [executor, call, start = std::move(start)](auto handler) mutable {
         auto slot = asio::get_associated_cancellation_slot(handler);
         if (slot.is_connected()) slot.assign([call](asio::cancellation_type) { call->context.TryCancel(); });
-        // What must come home to the loop: the handler, the guard that keeps the loop running until then, and the call, which may
-        // be the last to hold its channel. gRPC ends the threads of its callbacks with the last channel, and one that did so
-        // from its own callback would abort the program.
-        struct Homeward {
+        // These must be destroyed on the loop: the handler, the guard that keeps the loop running, and the call, which may own the
+        // last reference to its channel. gRPC joins its callback threads when the last channel is destroyed; on a callback thread
+        // that would abort the process.
+        struct Completion {
             decltype(handler) handler;
             asio::executor_work_guard<asio::any_io_executor> work;
             std::shared_ptr<Call> call;
         };
-        auto homeward = std::make_shared<std::optional<Homeward>>();
-        homeward->emplace(std::move(handler), asio::make_work_guard(executor), call);
-        auto done = [executor, homeward, slot](grpc::Status status) mutable {
-            // Taken out of gRPC's callback, whose copies may live on and die on another thread.
-            auto finish = [taken = std::move(**homeward), slot, status = std::move(status)]() mutable {
+        auto completion = std::make_shared<std::optional<Completion>>();
+        completion->emplace(std::move(handler), asio::make_work_guard(executor), call);
+        auto done = [executor, completion, slot](grpc::Status status) mutable {
+            // Moved out of the callback, because gRPC may destroy copies of the callback on another thread.
+            auto finish = [taken = std::move(**completion), slot, status = std::move(status)]() mutable {
                 if (slot.is_connected()) slot.clear();
                 std::move(taken.handler)(std::move(status));
             };
-            homeward->reset();
+            completion->reset();
             asio::post(executor, std::move(finish));
         };
         start(*call, std::move(done));
@@ -74,8 +74,8 @@ template <class Call, class Start> asio::awaitable<grpc::Status> unary(std::shar
     co_return co_await asio::async_initiate<decltype(token), void(grpc::Status)>(std::move(initiate), token);
 }
 
-/// A stream both ways. gRPC reads ahead by a few messages and then waits for us: a peer that sends faster than we take is held up,
-/// not stored. Used from the loop only; keeps itself until gRPC is done with it. Cancel it before letting go.
+/// A bidirectional stream. It reads ahead by a few messages and then stops reading, so that flow control slows a fast peer down.
+/// Loop thread only. Keeps itself alive until gRPC has finished the stream. Call `cancel` before the last reference is dropped.
 template <class Request, class Response>
 class GrpcStream final : public grpc::ClientBidiReactor<Request, Response>,
                          public std::enable_shared_from_this<GrpcStream<Request, Response>> {
@@ -84,7 +84,7 @@ public:
 
     grpc::ClientContext& context() { return context_; }
 
-    /// Starts by `start(context, reactor)`, which calls the stub's method. Once.
+    /// Starts the stream with `start(context, reactor)`, which calls the method of the stub. Call it once.
     template <class Start> void open(Start start) {
         self_ = this->shared_from_this();
         work_.emplace(asio::make_work_guard(executor_));
@@ -100,8 +100,8 @@ public:
         write_next();
     }
 
-    /// The next message; `unavailable` when the stream has ended (`status` says why), `cancelled` and `timeout` as in
-    /// Notifier::wait.
+    /// Waits for the next message. Errors: `unavailable` when the stream has ended (`status` has the cause), `cancelled` and
+    /// `timeout` as in Notifier::wait.
     Task<Response> next(Context ctx) {
         auto self = this->shared_from_this();
         for (;;) {
@@ -122,7 +122,7 @@ public:
     }
     bool ended() const { return ended_; }
     const grpc::Status& status() const { return status_; }
-    /// Waits until gRPC is done with the stream.
+    /// Waits until gRPC has finished the stream.
     asio::awaitable<void> finished() {
         auto self = this->shared_from_this();
         while (!ended_) std::ignore = co_await arrived_.wait(Context::background());
@@ -192,14 +192,14 @@ private:
 
     asio::any_io_executor executor_;
     grpc::ClientContext context_;
-    // On gRPC's threads, under the mutex.
+    // Used on the threads of gRPC, protected by the mutex.
     std::mutex mutex_;
     Response incoming_;
     Request sending_;
     std::deque<Request> outgoing_;
     std::size_t ahead_ = 0;
     bool writing_ = false, paused_ = false, released_ = false;
-    // On the loop.
+    // Used on the loop only.
     std::deque<Response> received_;
     Notifier arrived_;
     bool ended_ = false;

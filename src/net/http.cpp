@@ -175,6 +175,26 @@ Task<std::string> read_all(Context ctx, BodyReader& body, std::size_t limit) {
     }
 }
 
+int http_status(Code code) {
+    switch (code) {
+    case Code::invalid: return 400;
+    case Code::unauthenticated: return 401;
+    case Code::denied: return 403;
+    case Code::not_found: return 404;
+    case Code::conflict: return 409;
+    case Code::compacted: return 410;
+    case Code::too_large: return 413;
+    case Code::unsupported: return 501;
+    case Code::throttled: return 429;
+    case Code::cancelled: return 503;
+    case Code::timeout: return 504;
+    case Code::unavailable: return 503;
+    case Code::no_space: return 507;
+    case Code::internal: return 500;
+    }
+    return 500;
+}
+
 std::string_view reason_phrase(int status) {
     switch (status) {
     case 100: return "Continue";

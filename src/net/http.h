@@ -13,7 +13,7 @@
 
 namespace orrery::net {
 
-/// Header fields in order. Names compare without regard to case.
+/// Header fields in order. Names are case-insensitive.
 class Headers {
 public:
     Headers() = default;
@@ -32,29 +32,31 @@ private:
     std::vector<std::pair<std::string, std::string>> fields_;
 };
 
-/// A request's target, taken apart and percent-decoded: "/v1/nodes?limit=2".
+/// A request target such as "/v1/nodes?limit=2", parsed and percent-decoded.
 struct Target {
     std::string path;                                       ///< decoded, begins with '/', without "." and ".." segments
     std::vector<std::pair<std::string, std::string>> query; ///< decoded, in order
-    /// The first value of that name; nothing where it is absent ("?x" gives "").
+    /// The first value of that name; nullopt when it is absent. The value of "?x" is "".
     std::optional<std::string> param(std::string_view name) const;
 };
-/// `invalid` for anything that is not a well-formed origin-form target, is not UTF-8, has a NUL in it or climbs above the root.
-/// Dots count after decoding ("%2e%2e" is ".."); in the query '+' is a space.
+/// Errors: `invalid` for a target that is not in origin form, is not UTF-8, contains NUL or leaves the root. Dot segments are
+/// resolved after decoding ("%2e%2e" is ".."); in the query '+' is a space.
 Result<Target> parse_target(std::string_view text);
-/// For building targets: encodes everything but unreserved characters.
+/// Encodes all characters except unreserved ones.
 std::string percent_encode(std::string_view text);
 
-/// The body of a message, read as it comes.
+/// Reads the body of a message incrementally.
 class BodyReader {
 public:
     virtual ~BodyReader() = default;
-    /// Some bytes; empty at the end. `too_large` over the limit the message was accepted with.
+    /// The next bytes; empty at the end. Errors: `too_large` beyond the limit of the message.
     virtual Task<std::string> read_some(Context ctx) = 0;
 };
-/// All of it; `too_large` if it is more than `limit`.
+/// Reads the complete body. Errors: `too_large` beyond `limit`.
 Task<std::string> read_all(Context ctx, BodyReader& body, std::size_t limit);
 
 std::string_view reason_phrase(int status);
+/// The status of a response that reports an error of this code.
+int http_status(Code code);
 
 } // namespace orrery::net

@@ -13,28 +13,8 @@ namespace orrery::net {
 
 namespace {
 
-constexpr unsigned writes_without_rest = 64;
+constexpr unsigned writes_without_yield = 64;
 constexpr std::size_t copied_chunk = 64 * 1024; // up to here a copy costs less than a second write
-
-int status_of(Code code) {
-    switch (code) {
-    case Code::invalid: return 400;
-    case Code::unauthenticated: return 401;
-    case Code::denied: return 403;
-    case Code::not_found: return 404;
-    case Code::conflict: return 409;
-    case Code::compacted: return 410;
-    case Code::too_large: return 413;
-    case Code::unsupported: return 501;
-    case Code::throttled: return 429;
-    case Code::cancelled: return 503;
-    case Code::timeout: return 504;
-    case Code::unavailable: return 503;
-    case Code::no_space: return 507;
-    case Code::internal: return 500;
-    }
-    return 500;
-}
 
 bool is_field(std::string_view name, std::string_view lower) {
     if (name.size() != lower.size()) return false;
@@ -74,7 +54,7 @@ Response ServerShared::error_response(const Context& ctx, const Error& error) co
     if (options.on_error) return options.on_error(ctx, error);
     auto text = error.message + "\n";
     if (!error.remedy.empty()) text += "fix: " + error.remedy + "\n";
-    return Response{status_of(error.code), {{"Content-Type", "text/plain; charset=utf-8"}}, std::move(text)};
+    return Response{http_status(error.code), {{"Content-Type", "text/plain; charset=utf-8"}}, std::move(text)};
 }
 
 bool HttpSession::body_may_stay() const {
@@ -125,26 +105,26 @@ void HttpSession::write_head(int status, const Headers& headers, std::optional<s
 }
 
 Task<Unit> HttpSession::put(std::string_view head, std::string_view body) {
-    if (gone_) co_return gone_error();
-    auto io = wire_->write_now(head, body);
+    if (closed_) co_return closed_error();
+    auto io = stream_->write_now(head, body);
     for (;;) {
-        if (io.error || gone_) {
-            gone_ = true;
-            wire_->close();
-            co_return gone_error();
+        if (io.error || closed_) {
+            closed_ = true;
+            stream_->close();
+            co_return closed_error();
         }
         const auto of_head = std::min(io.bytes, head.size());
         head.remove_prefix(of_head);
         body.remove_prefix(io.bytes - of_head);
         if (head.empty() && body.empty()) break;
-        without_rest_ = 0;
+        without_yield_ = 0;
         writing_ = true;
         write_deadline_ = std::chrono::steady_clock::now() + shared_->options.write_timeout;
-        io = co_await wire_->write_some(head, body);
+        io = co_await stream_->write_some(head, body);
         writing_ = false;
     }
-    if (++without_rest_ > writes_without_rest) {
-        without_rest_ = 0;
+    if (++without_yield_ > writes_without_yield) {
+        without_yield_ = 0;
         co_await asio::post(asio::use_awaitable);
     }
     co_return Unit{};
@@ -166,7 +146,7 @@ Task<Unit> HttpSession::begin(Context ctx, int status, Headers headers) {
 
 Task<Unit> HttpSession::write(Context ctx, std::string_view chunk) {
     if (!begun_ || finished_) co_return Error{Code::internal, "there is no answer under way to write to"};
-    if (gone_) co_return gone_error();
+    if (closed_) co_return closed_error();
     if (is_head_ || has_no_body(status_) || chunk.empty()) co_return Unit{};
     if (promised_) {
         if (chunk.size() > *promised_) co_return Error{Code::internal, "more was written than Content-Length promised"};
@@ -186,7 +166,7 @@ Task<Unit> HttpSession::write(Context ctx, std::string_view chunk) {
 Task<Unit> HttpSession::finish(Context ctx) {
     if (!begun_) co_return Error{Code::internal, "there is no answer under way to finish"};
     if (finished_) co_return Unit{};
-    if (gone_) co_return gone_error();
+    if (closed_) co_return closed_error();
     const bool bare = is_head_ || has_no_body(status_);
     if (promised_ && *promised_ > 0 && !bare) co_return Error{Code::internal, "less was written than Content-Length promised"};
     finished_ = true;

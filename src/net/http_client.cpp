@@ -28,7 +28,7 @@ Task<std::unique_ptr<HttpExchange>> begin_exchange(std::shared_ptr<HttpPool> poo
     // A body that is made as it is sent cannot be sent again, so it gets a connection that cannot be stale.
     auto use = more ? HttpPool::Use::fresh : HttpPool::Use::idle_first;
     for (;;) {
-        CO_TRY(auto lease, co_await pool->place(ctx, request.url, use));
+        CO_TRY(auto lease, co_await pool->acquire(ctx, request.url, use));
         if (!lease) {
             CO_TRY(std::ignore, co_await pool->connect(ctx, request.url, lease));
         }
@@ -36,7 +36,7 @@ Task<std::unique_ptr<HttpExchange>> begin_exchange(std::shared_ptr<HttpPool> poo
         auto exchange = std::make_unique<HttpExchange>(std::move(lease), request.url.origin());
         auto started = co_await exchange->start(head, request.body, more, chunked, request.method == "HEAD");
         if (started.ok()) co_return std::move(exchange);
-        const bool went_stale = reused && exchange->is_silent() && started.error().code == Code::unavailable;
+        const bool went_stale = reused && exchange->has_no_response() && started.error().code == Code::unavailable;
         if (!went_stale || use == HttpPool::Use::fresh) co_return std::move(started).error();
         use = HttpPool::Use::fresh;
     }

@@ -1,5 +1,5 @@
 #include "net/http_client.h"
-#include "net/http_testing.h"
+#include "net/http_fixture.h"
 
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
@@ -9,9 +9,9 @@
 namespace orrery::net {
 
 using namespace std::chrono_literals;
-using peers::nap;
-using peers::RawPeer;
 using peers::RawSocket;
+using peers::ScriptedServer;
+using peers::sleep_for;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -19,8 +19,8 @@ namespace {
 
 const std::string small_answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// Says the same bytes to everybody who asks, then closes.
-RawPeer::Script says(std::string bytes) {
+/// Sends the same bytes to every client, then closes.
+ScriptedServer::Script says(std::string bytes) {
     return [bytes = std::move(bytes)](RawSocket socket, int) {
         return [](RawSocket socket_, std::string bytes_) -> asio::awaitable<void> {
             co_await socket_.read_until("\r\n\r\n");
@@ -33,7 +33,7 @@ RawPeer::Script says(std::string bytes) {
 
 /// Answers some requests of each connection and then closes it when the next one has arrived, as a server does whose idle timeout
 /// meets our request.
-RawPeer::Script closes_after(int requests) {
+ScriptedServer::Script closes_after(int requests) {
     return [requests](RawSocket socket, int) {
         return [](RawSocket socket_, int requests_) -> asio::awaitable<void> {
             for (int at = 0; at < requests_; ++at) {
@@ -53,8 +53,8 @@ Task<ClientResponse> ask(HttpClient& client, Url url) { co_return co_await clien
 
 } // namespace
 
-CO_TEST(HttpClient, RetriesOnceWhenAKeptConnectionTurnsOutClosed) {
-    RawPeer peer(loop, closes_after(1));
+CO_TEST(HttpClient, RetriesOnceWhenAReusedConnectionWasClosed) {
+    ScriptedServer peer(loop, closes_after(1));
     HttpClient client(loop.get_executor(), {});
     for (int round = 0; round < 4; ++round) {
         auto answer = co_await client.send(Context::background(), {.method = "POST", .url = peer.url(), .body = "abc"});
@@ -66,7 +66,7 @@ CO_TEST(HttpClient, RetriesOnceWhenAKeptConnectionTurnsOutClosed) {
 }
 
 CO_TEST(HttpClient, DoesNotRetryOnAFreshConnection) {
-    RawPeer peer(loop, closes_after(0));
+    ScriptedServer peer(loop, closes_after(0));
     HttpClient client(loop.get_executor(), {});
     auto answer = co_await ask(client, peer.url());
     CO_ASSERT(!answer.ok());
@@ -75,8 +75,8 @@ CO_TEST(HttpClient, DoesNotRetryOnAFreshConnection) {
     EXPECT_EQ(peer.connections(), 1);
 }
 
-CO_TEST(HttpClient, DoesNotRetryOnceAByteHasCome) {
-    RawPeer peer(loop, [](RawSocket socket, int) -> asio::awaitable<void> {
+CO_TEST(HttpClient, DoesNotRetryAfterTheFirstByteOfTheAnswer) {
+    ScriptedServer peer(loop, [](RawSocket socket, int) -> asio::awaitable<void> {
         co_await socket.read_until("\r\n\r\n");
         co_await socket.write(small_answer);
         co_await socket.read_until("\r\n\r\n");
@@ -92,26 +92,26 @@ CO_TEST(HttpClient, DoesNotRetryOnceAByteHasCome) {
     EXPECT_EQ(peer.connections(), 1);
 }
 
-CO_TEST(HttpClient, DoesNotUseAConnectionThatWasClosedMeanwhile) {
-    RawPeer peer(loop, [](RawSocket socket, int) -> asio::awaitable<void> {
+CO_TEST(HttpClient, DoesNotReuseAClosedConnection) {
+    ScriptedServer peer(loop, [](RawSocket socket, int) -> asio::awaitable<void> {
         co_await socket.read_until("\r\n\r\n");
-        co_await socket.write(small_answer); // and closes without having said so
+        co_await socket.write(small_answer); // and closes without announcing it
     });
     HttpClient client(loop.get_executor(), {});
     for (int round = 0; round < 3; ++round) {
         auto answer = co_await ask(client, peer.url());
         CO_ASSERT_OK(answer);
-        co_await nap(5ms);
+        co_await sleep_for(5ms);
     }
     EXPECT_EQ(peer.connections(), 3);
 }
 
-CO_TEST(HttpClient, DoesNotKeepWhatThePeerWantsClosedOrWhatSaysTooMuch) {
+CO_TEST(HttpClient, DoesNotReuseAConnectionThatThePeerClosesOrThatHasExtraBytes) {
     for (const std::string bytes :
          {"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
           "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
           "HTTP/1.1 200 OK\r\n\r\nok"}) {
-        RawPeer peer(loop, says(bytes));
+        ScriptedServer peer(loop, says(bytes));
         HttpClient client(loop.get_executor(), {});
         for (int round = 0; round < 2; ++round) {
             auto answer = co_await ask(client, peer.url());
@@ -122,7 +122,7 @@ CO_TEST(HttpClient, DoesNotKeepWhatThePeerWantsClosedOrWhatSaysTooMuch) {
     }
 }
 
-CO_TEST(HttpClient, ReadsEveryKindOfAnswer) {
+CO_TEST(HttpClient, ParsesEveryFormOfAnswer) {
     const std::vector<std::pair<std::string, std::string>> cases = {
         {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nT: 1\r\n\r\n", "200 abcde"},
         {"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\ngone", "404 gone"},
@@ -135,13 +135,13 @@ CO_TEST(HttpClient, ReadsEveryKindOfAnswer) {
         {"HTTP/1.1 200 OK\r\nX-Folded: a\r\n b\r\nContent-Length: 0\r\n\r\n", "200 "},
     };
     for (const auto& [bytes, expected] : cases) {
-        RawPeer peer(loop, says(bytes));
+        ScriptedServer peer(loop, says(bytes));
         HttpClient client(loop.get_executor(), {});
         auto answer = co_await ask(client, peer.url());
         CO_ASSERT_OK(answer);
         EXPECT_EQ(fmt::format("{} {}", answer->status, answer->body), expected);
     }
-    RawPeer peer(loop, says("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"));
+    ScriptedServer peer(loop, says("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"));
     HttpClient client(loop.get_executor(), {});
     auto head = co_await client.send(Context::background(), {.method = "HEAD", .url = peer.url()});
     CO_ASSERT_OK(head);
@@ -149,7 +149,7 @@ CO_TEST(HttpClient, ReadsEveryKindOfAnswer) {
     EXPECT_EQ(head->headers.get("content-length"), "1000");
 }
 
-CO_TEST(HttpClient, NamesThePeerThatAnswersNonsense) {
+CO_TEST(HttpClient, NamesThePeerOfAMalformedAnswer) {
     std::string interim;
     for (int at = 0; at < 100; ++at) interim += "HTTP/1.1 100 Continue\r\n\r\n";
     const std::vector<std::pair<std::string, Code>> cases = {
@@ -170,7 +170,7 @@ CO_TEST(HttpClient, NamesThePeerThatAnswersNonsense) {
         {std::string(100'000, 'H'), Code::too_large},
     };
     for (const auto& [bytes, code] : cases) {
-        RawPeer peer(loop, says(bytes));
+        ScriptedServer peer(loop, says(bytes));
         HttpClient client(loop.get_executor(), {});
         auto answer = co_await ask(client, peer.url());
         CO_ASSERT(!answer.ok());
@@ -179,35 +179,35 @@ CO_TEST(HttpClient, NamesThePeerThatAnswersNonsense) {
     }
 }
 
-CO_TEST(HttpClient, CapsAnswers) {
+CO_TEST(HttpClient, LimitsTheSizeOfAnswers) {
     std::string chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     for (int at = 0; at < 100; ++at) chunks += "3e8\r\n" + std::string(1000, 'x') + "\r\n";
     for (const std::string& bytes : {std::string("HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n"), chunks,
                                      "HTTP/1.0 200 OK\r\n\r\n" + std::string(100'000, 'x')}) {
-        RawPeer peer(loop, says(bytes));
+        ScriptedServer peer(loop, says(bytes));
         HttpClient client(loop.get_executor(), {});
         auto answer = co_await client.send(Context::background(), {.url = peer.url(), .max_answer = 1000});
         CO_ASSERT(!answer.ok());
         EXPECT_EQ(answer.error().code, Code::too_large);
         EXPECT_THAT(answer.error().message, HasSubstr("longer than 1000 bytes"));
     }
-    RawPeer exact(loop, says("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + std::string(1000, 'x')));
+    ScriptedServer exact(loop, says("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + std::string(1000, 'x')));
     HttpClient client(loop.get_executor(), {});
     auto fits = co_await client.send(Context::background(), {.url = exact.url(), .max_answer = 1000});
     CO_ASSERT_OK(fits);
     EXPECT_EQ(fits->body.size(), 1000u);
 }
 
-CO_TEST(HttpClient, HoldsTheDeadlineWhateverThePeerDoes) {
-    RawPeer silent(loop, holds);
-    RawPeer trickling(loop, [](RawSocket socket, int) -> asio::awaitable<void> {
+CO_TEST(HttpClient, KeepsTheDeadlineWithEveryPeer) {
+    ScriptedServer silent(loop, holds);
+    ScriptedServer trickling(loop, [](RawSocket socket, int) -> asio::awaitable<void> {
         co_await socket.read_until("\r\n\r\n");
-        while (co_await socket.write("H")) co_await nap(5ms);
+        while (co_await socket.write("H")) co_await sleep_for(5ms);
     });
-    RawPeer endless(loop, [](RawSocket socket, int) -> asio::awaitable<void> {
+    ScriptedServer endless(loop, [](RawSocket socket, int) -> asio::awaitable<void> {
         co_await socket.read_until("\r\n\r\n");
         co_await socket.write("HTTP/1.1 200 OK\r\n\r\n");
-        while (co_await socket.write("x")) co_await nap(5ms);
+        while (co_await socket.write("x")) co_await sleep_for(5ms);
     });
     HttpClient client(loop.get_executor(), {});
     for (const auto* peer : {&silent, &endless}) {
@@ -220,14 +220,14 @@ CO_TEST(HttpClient, HoldsTheDeadlineWhateverThePeerDoes) {
     }
     auto slow = co_await client.send(Context::background().with_timeout(100ms), {.url = trickling.url()});
     EXPECT_FALSE(slow.ok());
-    // A body that nobody takes.
+    // A body that no handler reads.
     auto stuck = co_await client.send(Context::background().with_timeout(100ms),
                                       {.method = "PUT", .url = silent.url(), .body = std::string(64 << 20, 'x')});
     EXPECT_TRUE(stuck.ok() || stuck.error().code == Code::timeout);
 }
 
 CO_TEST(HttpClient, EndsWhenItsCallerIsCancelled) {
-    RawPeer peer(loop, holds);
+    ScriptedServer peer(loop, holds);
     HttpClient client(loop.get_executor(), {});
     asio::cancellation_signal cancel;
     std::optional<Result<ClientResponse>> outcome;
@@ -235,25 +235,25 @@ CO_TEST(HttpClient, EndsWhenItsCallerIsCancelled) {
                    asio::bind_cancellation_slot(cancel.slot(), [&outcome](std::exception_ptr, Result<ClientResponse> result) {
                        outcome = std::move(result);
                    }));
-    while (peer.connections() == 0) co_await nap(1ms);
-    co_await nap(5ms);
+    while (peer.connections() == 0) co_await sleep_for(1ms);
+    co_await sleep_for(5ms);
     cancel.emit(asio::cancellation_type::terminal);
-    for (int tries = 0; tries < 100 && !outcome; ++tries) co_await nap(1ms);
+    for (int tries = 0; tries < 100 && !outcome; ++tries) co_await sleep_for(1ms);
     CO_ASSERT(outcome && !outcome->ok());
     EXPECT_EQ(outcome->error().code, Code::cancelled);
 }
 
 CO_TEST(HttpClient, StoppingEndsRequestsAndWaiters) {
-    RawPeer peer(loop, holds);
+    ScriptedServer peer(loop, holds);
     HttpClient client(loop.get_executor(), {.max_per_host = 1});
     std::vector<Code> codes;
     for (int at = 0; at < 3; ++at)
         asio::co_spawn(loop, ask(client, peer.url()),
                        [&codes](std::exception_ptr, Result<ClientResponse> result) { codes.push_back(result.error().code); });
-    while (peer.connections() == 0) co_await nap(1ms);
-    co_await nap(5ms);
+    while (peer.connections() == 0) co_await sleep_for(1ms);
+    co_await sleep_for(5ms);
     co_await client.stop();
-    for (int tries = 0; tries < 100 && codes.size() < 3; ++tries) co_await nap(1ms);
+    for (int tries = 0; tries < 100 && codes.size() < 3; ++tries) co_await sleep_for(1ms);
     EXPECT_THAT(codes, ::testing::Each(Code::cancelled));
     EXPECT_EQ(codes.size(), 3u);
     auto late = co_await ask(client, peer.url());
@@ -265,11 +265,11 @@ CO_TEST(HttpClient, LimitsConnectionsAndWaitersPerHost) {
         int at_once = 0, most = 0;
     };
     auto count = std::make_shared<Count>(); // the peer's connections end after the test's body
-    RawPeer peer(loop, [count](RawSocket socket, int) {
+    ScriptedServer peer(loop, [count](RawSocket socket, int) {
         return [](RawSocket socket_, std::shared_ptr<Count> count_) -> asio::awaitable<void> {
             count_->most = std::max(count_->most, ++count_->at_once);
             while (!(co_await socket_.read_until("\r\n\r\n")).empty()) {
-                co_await nap(2ms);
+                co_await sleep_for(2ms);
                 co_await socket_.write(small_answer);
             }
             --count_->at_once;
@@ -282,39 +282,39 @@ CO_TEST(HttpClient, LimitsConnectionsAndWaitersPerHost) {
             good += result.ok();
             throttled += !result.ok() && result.error().code == Code::throttled;
         });
-    while (good + throttled < 30) co_await nap(1ms);
+    while (good + throttled < 30) co_await sleep_for(1ms);
     EXPECT_EQ(good, 23);
     EXPECT_EQ(throttled, 7);
     EXPECT_LE(count->most, 3);
-    // One that gives up while it waits takes nobody's place.
+    // A request that is cancelled while it waits uses no connection.
     HttpClient narrow(loop.get_executor(), {.max_per_host = 1});
-    RawPeer silent(loop, holds);
+    ScriptedServer silent(loop, holds);
     std::optional<Result<ClientResponse>> first;
     asio::co_spawn(loop, narrow.send(Context::background().with_timeout(200ms), {.url = silent.url()}),
                    [&first](std::exception_ptr, Result<ClientResponse> result) { first = std::move(result); });
-    co_await nap(5ms);
+    co_await sleep_for(5ms);
     auto waiter = co_await narrow.send(Context::background().with_timeout(30ms), {.url = silent.url()});
     EXPECT_EQ(waiter.error().code, Code::timeout);
-    while (!first) co_await nap(5ms);
+    while (!first) co_await sleep_for(5ms);
     auto next = co_await narrow.send(Context::background().with_timeout(2s), {.url = peer.url()});
     EXPECT_TRUE(next.ok());
     co_await client.stop();
     co_await narrow.stop();
 }
 
-CO_TEST(HttpClient, ClosesWhatHasBeenIdleForLong) {
+CO_TEST(HttpClient, ClosesIdleConnections) {
     HttpServer server(loop.get_executor(), {}, peers::echo);
     CO_ASSERT_OK(server.start());
     HttpClient client(loop.get_executor(), {.idle_timeout = 50ms});
     auto answer = co_await ask(client, peers::url_of(server));
     CO_ASSERT_OK(answer);
     EXPECT_EQ(server.connections(), 1u);
-    for (int tries = 0; tries < 100 && server.connections() > 0; ++tries) co_await nap(10ms);
+    for (int tries = 0; tries < 100 && server.connections() > 0; ++tries) co_await sleep_for(10ms);
     EXPECT_EQ(server.connections(), 0u);
     co_await server.stop(1s);
 }
 
-CO_TEST(HttpClient, FollowsRedirectsWhereAskedAndLeavesCredentialsBehind) {
+CO_TEST(HttpClient, FollowsRedirectsIfConfiguredAndDropsCredentials) {
     HttpServer other(loop.get_executor(), {}, [](Context ctx, Request& request, BodyReader&, ResponseWriter& out) -> Task<Unit> {
         std::string said = "other";
         for (const char* name : {"Authorization", "X-Auth-Token", "Cookie", "Accept"})
@@ -374,7 +374,7 @@ CO_TEST(HttpClient, FollowsRedirectsWhereAskedAndLeavesCredentialsBehind) {
     co_await other.stop(1s);
 }
 
-CO_TEST(HttpClient, ReadsAStreamAsItComes) {
+CO_TEST(HttpClient, ReadsAStreamIncrementally) {
     Notifier go(loop.get_executor());
     HttpServer server(loop.get_executor(), {},
                       peers::with(go, [](Context ctx, Request&, BodyReader&, ResponseWriter& out, Notifier& go_) -> Task<Unit> {
@@ -409,20 +409,20 @@ CO_TEST(HttpClient, ReadsAStreamAsItComes) {
     CO_ASSERT_OK(again);
     EXPECT_EQ(server.connections(), 1u); // used again
     *again = nullptr;                    // and closed with the stream
-    for (int tries = 0; tries < 200 && server.connections() > 0; ++tries) co_await nap(10ms);
+    for (int tries = 0; tries < 200 && server.connections() > 0; ++tries) co_await sleep_for(10ms);
     EXPECT_EQ(server.connections(), 0u);
     co_await client.stop();
     co_await server.stop(1s);
 }
 
-CO_TEST(HttpClient, UploadsABodyAsItIsMade) {
+CO_TEST(HttpClient, UploadsAGeneratedBody) {
     HttpServer server(loop.get_executor(), {}, peers::echo);
     CO_ASSERT_OK(server.start());
     HttpClient client(loop.get_executor(), {});
     int pieces = 0;
     const auto more = [&pieces] {
         return [](int& pieces_) -> Task<std::string> {
-            co_await nap(1ms);
+            co_await sleep_for(1ms);
             co_return ++pieces_ <= 3 ? std::string(2, static_cast<char>('a' + pieces_)) : std::string();
         }(pieces);
     };
@@ -461,7 +461,7 @@ CO_TEST(HttpClient, AnUploadThatIsRefusedEarlyGetsTheAnswer) {
     co_await server.stop(1s);
 }
 
-CO_TEST(HttpClient, SendsNothingThatWouldBreakTheMessage) {
+CO_TEST(HttpClient, RefusesHeadersThatWouldBreakTheMessage) {
     HttpServer server(loop.get_executor(), {}, peers::echo);
     CO_ASSERT_OK(server.start());
     HttpClient client(loop.get_executor(), {});
@@ -493,6 +493,33 @@ CO_TEST(HttpClient, ResolvesNames) {
     EXPECT_THAT(unknown.error().message, HasSubstr("no-such-host.invalid"));
     co_await client.stop();
     co_await server.stop(1s);
+}
+
+CO_TEST(HttpClient, ConnectsOnlyToAddressesThatTheOutboundRulesPermit) {
+    ScriptedServer target(loop, says(small_answer));
+    ScriptedServer redirects(
+        loop, says(fmt::format("HTTP/1.1 302 Found\r\nLocation: {}\r\nContent-Length: 0\r\n\r\n", target.url().text())));
+    HttpClient closed(loop.get_executor(), {.outbound = *OutboundRules::make({})});
+    for (const auto* host : {"127.0.0.1", "localhost", "0.0.0.0", "::ffff:127.0.0.1", "127.1"}) {
+        auto denied = co_await ask(closed, {"http", host, target.port(), "/"});
+        CO_ASSERT(!denied.ok());
+        EXPECT_EQ(denied.error().code, Code::denied) << host;
+        EXPECT_THAT(denied.error().message, HasSubstr("outbound rule \"loopback\"")) << host;
+        EXPECT_THAT(denied.error().remedy, HasSubstr("net.outbound.allow")) << host;
+    }
+    HttpClient half(loop.get_executor(),
+                    {.outbound = *OutboundRules::make({.allow = {fmt::format("127.0.0.1:{}", redirects.port())}})});
+    auto led_away = co_await half.send(Context::background(), {.url = redirects.url(), .follow_redirects = 3});
+    CO_ASSERT(!led_away.ok());
+    EXPECT_EQ(led_away.error().code, Code::denied);
+    EXPECT_EQ(target.connections(), 0);
+    HttpClient open(loop.get_executor(), {.outbound = *OutboundRules::make({.allow = {"127.0.0.0/8"}})});
+    auto answer = co_await open.send(Context::background(), {.url = redirects.url(), .follow_redirects = 3});
+    CO_ASSERT_OK(answer);
+    EXPECT_EQ(answer->body, "ok");
+    co_await closed.stop();
+    co_await half.stop();
+    co_await open.stop();
 }
 
 } // namespace orrery::net

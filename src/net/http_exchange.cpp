@@ -13,8 +13,8 @@ namespace orrery::net {
 namespace {
 
 constexpr std::size_t read_at_once = 16 * 1024;
-constexpr std::size_t most_unread = 64 * 1024;
-constexpr int most_interim_answers = 8;
+constexpr std::size_t max_unread = 64 * 1024;
+constexpr int max_interim_answers = 8;
 
 bool is_http_token(std::string_view text) {
     return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
@@ -65,26 +65,26 @@ Result<std::string> request_head(const Context& ctx, const ClientRequest& reques
 Error HttpExchange::broken(const boost::system::error_code& error) const {
     if (error == asio::error::operation_aborted || error == asio::error::bad_descriptor)
         return Error{Code::cancelled, fmt::format("the request to {} was cancelled", origin_)};
-    if (!heard_ && (error == asio::error::eof || error == asio::error::connection_reset || error == asio::error::broken_pipe))
+    if (!received_ && (error == asio::error::eof || error == asio::error::connection_reset || error == asio::error::broken_pipe))
         return Error{Code::unavailable, fmt::format("{} closed the connection before it answered", origin_),
-                     "look at that service's log"};
-    // TLS 1.3: a server tells only now that it does not like our certificate, or the lack of one.
-    const auto words = in_words(error);
-    if (words.find("certificate") != std::string::npos)
-        return Error{Code::denied, fmt::format("{} refused our certificate: {}", origin_, words),
+                     "check the log of that service"};
+    // TLS 1.3: the server reports a rejected or missing client certificate only now.
+    const auto message = system_error_text(error);
+    if (message.find("certificate") != std::string::npos)
+        return Error{Code::denied, fmt::format("{} refused our certificate: {}", origin_, message),
                      "give a client certificate that it accepts"};
-    return Error{Code::unavailable, fmt::format("the connection to {} broke: {}", origin_, words)};
+    return Error{Code::unavailable, fmt::format("the connection to {} broke: {}", origin_, message)};
 }
 
 Task<Unit> HttpExchange::put(std::string_view head, std::string_view body) {
-    auto io = lease_->wire->write_now(head, body);
+    auto io = lease_->stream->write_now(head, body);
     for (;;) {
         if (io.error) co_return broken(io.error);
         const auto of_head = std::min(io.bytes, head.size());
         head.remove_prefix(of_head);
         body.remove_prefix(io.bytes - of_head);
         if (head.empty() && body.empty()) co_return Unit{};
-        io = co_await lease_->wire->write_some(head, body);
+        io = co_await lease_->stream->write_some(head, body);
     }
 }
 
@@ -93,7 +93,7 @@ Task<Unit> HttpExchange::put(std::string_view head, std::string_view body) {
 bool HttpExchange::has_answer_waiting() const {
     if (origin_.starts_with("https")) return false;
     char byte = 0;
-    return ::recv(lease_->wire->descriptor(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0;
+    return ::recv(lease_->stream->descriptor(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0;
 }
 
 Task<Unit> HttpExchange::put_pieces(std::function<Task<std::string>()> more, bool chunked) {
@@ -111,7 +111,7 @@ Task<Unit> HttpExchange::put_pieces(std::function<Task<std::string>()> more, boo
         }
         if (!sent.ok()) {
             if (sent.error().code == Code::cancelled) co_return std::move(sent);
-            co_return Unit{}; // it may have said why
+            co_return Unit{}; // the response may have the cause
         }
     }
     if (chunked) {
@@ -129,9 +129,9 @@ Task<Unit> HttpExchange::start(std::string head, std::string body, std::function
         CO_TRY(std::ignore, co_await put_pieces(std::move(more), chunked));
     }
     if (!sent.ok() && sent.error().code == Code::cancelled) co_return std::move(sent);
-    // Where the sending failed there may be an answer all the same, and it says more than "broken pipe".
+    // After a failed write there may still be a response, which is more useful than "broken pipe".
     auto answered = co_await read_head(is_head);
-    if (!answered.ok() && !heard_ && !sent.ok()) co_return std::move(sent);
+    if (!answered.ok() && !received_ && !sent.ok()) co_return std::move(sent);
     co_return std::move(answered);
 }
 
@@ -145,14 +145,14 @@ Task<bool> HttpExchange::fill() {
         connection.taken = 0;
     }
     if (connection.filled == connection.buffer.size()) {
-        if (connection.buffer.size() >= most_unread)
+        if (connection.buffer.size() >= max_unread)
             co_return Error{Code::unavailable, fmt::format("{} answered with something that is not HTTP", origin_)};
         connection.buffer.resize(connection.buffer.size() + read_at_once);
     }
-    const auto io = co_await connection.wire->read_some(connection.buffer.data() + connection.filled,
-                                                        connection.buffer.size() - connection.filled);
+    const auto io = co_await connection.stream->read_some(connection.buffer.data() + connection.filled,
+                                                          connection.buffer.size() - connection.filled);
     connection.filled += io.bytes;
-    if (io.bytes > 0) heard_ = true;
+    if (io.bytes > 0) received_ = true;
     if (io.error == asio::error::eof) co_return false;
     if (io.error) co_return broken(io.error);
     co_return true;
@@ -160,7 +160,7 @@ Task<bool> HttpExchange::fill() {
 
 Task<Unit> HttpExchange::read_head(bool is_head) {
     auto& connection = *lease_.operator->();
-    for (int answers = 0; answers <= most_interim_answers; ++answers) {
+    for (int answers = 0; answers <= max_interim_answers; ++answers) {
         connection.parser.reset(!is_head);
         for (;;) {
             auto rest = connection.unread();
@@ -170,9 +170,9 @@ Task<Unit> HttpExchange::read_head(bool is_head) {
             if (step == MessageParser::Step::bad) {
                 const auto& fault = connection.parser.fault();
                 if (fault.status == 431)
-                    co_return Error{Code::too_large, fmt::format("the answer of {}: {}", origin_, fault.words)};
+                    co_return Error{Code::too_large, fmt::format("the answer of {}: {}", origin_, fault.message)};
                 co_return Error{Code::unavailable,
-                                fmt::format("{} answered with something that is not HTTP: {}", origin_, fault.words),
+                                fmt::format("{} answered with something that is not HTTP: {}", origin_, fault.message),
                                 "check that the address and port are that service's"};
             }
             CO_TRY(const bool more, co_await fill());
@@ -200,7 +200,7 @@ Task<std::string> HttpExchange::next_piece() {
         connection.taken = connection.filled - rest.size();
         if (step == MessageParser::Step::bad)
             co_return Error{Code::unavailable,
-                            fmt::format("the answer of {} cannot be read: {}", origin_, connection.parser.fault().words)};
+                            fmt::format("the answer of {} cannot be read: {}", origin_, connection.parser.fault().message)};
         done_ = connection.parser.is_done();
         if (step == MessageParser::Step::need_more) {
             CO_TRY(const bool more, co_await fill());

@@ -8,19 +8,19 @@
 
 namespace orrery::net {
 
-/// The bytes of a request's head. `invalid` where a method, target or field would break the message.
+/// The bytes of a request head. Errors: `invalid` for a method, target or field that HTTP does not allow.
 Result<std::string> request_head(const Context& ctx, const ClientRequest& request, bool streams_body);
 
-/// One request on one connection and its answer.
+/// One request and its response on one connection.
 class HttpExchange final : public ClientStream, private BodyReader {
 public:
     HttpExchange(HttpPool::Lease lease, std::string origin) : lease_(std::move(lease)), origin_(std::move(origin)) {}
 
-    /// Sends the request and reads the head of the answer. `more`, where it is not empty, gives the body.
+    /// Sends the request and reads the head of the response. `more`, if set, produces the request body.
     Task<Unit> start(std::string head, std::string body, std::function<Task<std::string>()> more, bool chunked, bool is_head);
-    /// No byte of an answer has come.
-    bool is_silent() const { return !heard_; }
-    /// The rest of the body.
+    /// Whether no byte of the response has arrived yet.
+    bool has_no_response() const { return !received_; }
+    /// Reads the rest of the body.
     Task<std::string> collect(std::size_t limit);
 
     int status() const override { return status_; }
@@ -32,7 +32,7 @@ private:
     Task<Unit> put(std::string_view head, std::string_view body);
     Task<Unit> put_pieces(std::function<Task<std::string>()> more, bool chunked);
     Task<Unit> read_head(bool is_head);
-    /// More bytes into the connection's buffer; false at the end of the connection.
+    /// Reads more bytes into the buffer of the connection; false at the end of the connection.
     Task<bool> fill();
     Task<std::string> next_piece();
     Task<std::string> read_some(Context ctx) override;
@@ -43,7 +43,7 @@ private:
     std::string origin_;
     int status_ = 0;
     Headers headers_;
-    bool heard_ = false;
+    bool received_ = false;
     bool whole_request_sent_ = false;
     bool keep_alive_ = false;
     bool done_ = false;

@@ -1,6 +1,6 @@
 // What a client that is slow, rude or gone can do to the server: nothing; and how the server stops.
+#include "net/http_fixture.h"
 #include "net/http_server.h"
-#include "net/http_testing.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -11,8 +11,8 @@ using namespace std::chrono_literals;
 using peers::body_of;
 using peers::echo;
 using peers::get;
-using peers::nap;
 using peers::RawSocket;
+using peers::sleep_for;
 using peers::status_of_answer;
 using ::testing::AnyOf;
 using ::testing::EndsWith;
@@ -32,7 +32,7 @@ struct Watched {
     explicit Watched(asio::io_context& loop) : event(loop.get_executor()) {}
     Notifier event;
     int begun = 0, ended = 0;
-    bool says_goodbye = true;
+    bool ends_cleanly = true;
     std::vector<std::string> endings;
 };
 
@@ -43,7 +43,7 @@ Task<Unit> watch(Context ctx, Request&, BodyReader&, ResponseWriter& out, Watche
     ++watched.begun;
     for (;;) {
         auto event = co_await watched.event.wait(endless);
-        if (out.stopping() && watched.says_goodbye) {
+        if (out.stopping() && watched.ends_cleanly) {
             CO_TRY(std::ignore, co_await out.write(endless, "event: goodbye\n\n"));
             ++watched.ended;
             watched.endings.push_back("goodbye");
@@ -157,7 +157,7 @@ CO_TEST(HttpLimits, RefusesMalformedRequestsInTheFormOfErrors) {
     co_await server.stop(1s);
 }
 
-CO_TEST(HttpLimits, AcceptsWhatIsOddButAllowed) {
+CO_TEST(HttpLimits, AcceptsUnusualButValidRequests) {
     HttpServer server(loop.get_executor(), {}, echo);
     CO_ASSERT_OK(server.start());
     const std::vector<std::pair<std::string, std::string>> cases = {
@@ -179,7 +179,7 @@ CO_TEST(HttpLimits, AcceptsWhatIsOddButAllowed) {
     co_await server.stop(1s);
 }
 
-CO_TEST(HttpLimits, CountsRequestsThatCouldNotBeRead) {
+CO_TEST(HttpLimits, CountsMalformedRequests) {
     std::vector<std::string> done;
     HttpServer::Options options;
     options.on_done = [&done](const Context&, const Request& request, int status, Duration) {
@@ -194,7 +194,7 @@ CO_TEST(HttpLimits, CountsRequestsThatCouldNotBeRead) {
     co_await server.stop(1s);
 }
 
-CO_TEST(HttpLimits, ATricklingHeadIsCutOff) {
+CO_TEST(HttpLimits, ASlowHeadIsATimeout) {
     HttpServer server(loop.get_executor(), {.head_timeout = 150ms, .on_error = as_problem}, echo);
     CO_ASSERT_OK(server.start());
     auto client = co_await RawSocket::connect(server.port());
@@ -204,7 +204,7 @@ CO_TEST(HttpLimits, ATricklingHeadIsCutOff) {
     // Each byte is in time for the one before it, the head is not.
     while (sent < text.size() && server.connections() + (sent == 0) > 0 && std::chrono::steady_clock::now() - started < 400ms) {
         co_await client.write(text.substr(sent++, 1));
-        co_await nap(10ms);
+        co_await sleep_for(10ms);
     }
     EXPECT_LT(sent, text.size());
     const auto got_3 = co_await client.read_to_end();
@@ -217,7 +217,7 @@ CO_TEST(HttpLimits, ATricklingHeadIsCutOff) {
     co_await server.stop(1s);
 }
 
-CO_TEST(HttpLimits, AnIdleConnectionIsClosedInSilence) {
+CO_TEST(HttpLimits, AnIdleConnectionIsClosedWithoutAnAnswer) {
     HttpServer server(loop.get_executor(), {.idle_timeout = 80ms}, echo);
     CO_ASSERT_OK(server.start());
     auto client = co_await RawSocket::connect(server.port());
@@ -230,7 +230,7 @@ CO_TEST(HttpLimits, AnIdleConnectionIsClosedInSilence) {
     co_await server.stop(1s);
 }
 
-CO_TEST(HttpLimits, ATricklingBodyIsCutOff) {
+CO_TEST(HttpLimits, ASlowBodyIsATimeout) {
     HttpServer server(loop.get_executor(), {.request_timeout = 150ms}, echo);
     CO_ASSERT_OK(server.start());
     auto client = co_await RawSocket::connect(server.port());
@@ -238,18 +238,18 @@ CO_TEST(HttpLimits, ATricklingBodyIsCutOff) {
     const auto started = std::chrono::steady_clock::now();
     while (std::chrono::steady_clock::now() - started < 300ms) {
         co_await client.write("x");
-        co_await nap(10ms);
+        co_await sleep_for(10ms);
     }
     const auto got_7 = co_await client.read_to_end();
     EXPECT_EQ(status_of_answer(got_7), 504);
-    // And one that leaves in the middle bothers nobody.
+    // A client that disconnects in the middle does not affect others.
     auto leaver = co_await RawSocket::connect(server.port());
     co_await leaver.write("PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nabc");
     leaver.reset();
     co_await server.stop(1s);
 }
 
-CO_TEST(HttpLimits, AClientThatTakesNothingIsCutOff) {
+CO_TEST(HttpLimits, AClientThatDoesNotReadIsDisconnected) {
     std::string ending;
     HttpServer server(
         loop.get_executor(), {.write_timeout = 100ms},
@@ -267,14 +267,14 @@ CO_TEST(HttpLimits, AClientThatTakesNothingIsCutOff) {
     CO_ASSERT_OK(server.start());
     auto client = co_await RawSocket::connect(server.port());
     co_await client.write(get("/"));
-    for (int tries = 0; tries < 500 && ending.empty(); ++tries) co_await nap(10ms);
+    for (int tries = 0; tries < 500 && ending.empty(); ++tries) co_await sleep_for(10ms);
     EXPECT_EQ(ending, "timeout: the client 127.0.0.1 took no byte for 100ms");
-    for (int tries = 0; tries < 500 && server.connections() > 0; ++tries) co_await nap(10ms);
+    for (int tries = 0; tries < 500 && server.connections() > 0; ++tries) co_await sleep_for(10ms);
     EXPECT_EQ(server.connections(), 0u);
     co_await server.stop(1s);
 }
 
-CO_TEST(HttpLimits, AConnectionTooManyIsToldSo) {
+CO_TEST(HttpLimits, AConnectionOverTheLimitGets503) {
     HttpServer server(loop.get_executor(), {.max_connections = 2, .on_error = as_problem}, echo);
     CO_ASSERT_OK(server.start());
     auto first = co_await RawSocket::connect(server.port());
@@ -294,7 +294,7 @@ CO_TEST(HttpLimits, AConnectionTooManyIsToldSo) {
     }
     std::vector<RawSocket> crowd;
     for (int at = 0; at < 200; ++at) crowd.push_back(co_await RawSocket::connect(server.port()));
-    co_await nap(50ms);
+    co_await sleep_for(50ms);
     EXPECT_LE(server.connections(), 2u + 64u);
     crowd.clear();
     first.close();
@@ -303,14 +303,14 @@ CO_TEST(HttpLimits, AConnectionTooManyIsToldSo) {
         auto late = co_await RawSocket::connect(server.port());
         co_await late.write(get("/late", "Connection: close\r\n"));
         served = status_of_answer(co_await late.read_to_end()) == 200;
-        if (!served) co_await nap(10ms);
+        if (!served) co_await sleep_for(10ms);
     }
     EXPECT_TRUE(served);
     second.close();
     co_await server.stop(1s);
 }
 
-CO_TEST(HttpLimits, AStreamWhoseClientLeavesIsWoken) {
+CO_TEST(HttpLimits, AStreamEndsWhenItsClientDisconnects) {
     Watched watched(loop);
     HttpServer server(loop.get_executor(), {}, peers::with(watched, watch));
     CO_ASSERT_OK(server.start());
@@ -326,21 +326,21 @@ CO_TEST(HttpLimits, AStreamWhoseClientLeavesIsWoken) {
             client.reset();
         else
             client.close();
-        for (int tries = 0; tries < 300 && server.connections() > 0; ++tries) co_await nap(10ms);
+        for (int tries = 0; tries < 300 && server.connections() > 0; ++tries) co_await sleep_for(10ms);
     }
     EXPECT_THAT(watched.endings, ::testing::ElementsAre("cancelled", "cancelled"));
     EXPECT_EQ(server.connections(), 0u);
     co_await server.stop(1s);
 }
 
-CO_TEST(HttpLimits, AStreamMayOutlastTheRequestsTime) {
+CO_TEST(HttpLimits, AStreamMayOutlastTheRequestTimeout) {
     Watched watched(loop);
     HttpServer server(loop.get_executor(), {.request_timeout = 50ms}, peers::with(watched, watch));
     CO_ASSERT_OK(server.start());
     auto client = co_await RawSocket::connect(server.port());
     co_await client.write(get("/"));
     co_await client.read_until("\r\n\r\n");
-    co_await nap(200ms);
+    co_await sleep_for(200ms);
     EXPECT_EQ(watched.ended, 0);
     watched.event.notify_all();
     const auto got_12 = co_await client.read_until("x\n\n");
@@ -349,7 +349,7 @@ CO_TEST(HttpLimits, AStreamMayOutlastTheRequestsTime) {
     co_await server.stop(1s);
 }
 
-CO_TEST(HttpLimits, AHandlerThatForgetsItsDeadlineIsEndedForIt) {
+CO_TEST(HttpLimits, AHandlerThatIgnoresItsDeadlineIsEnded) {
     Gate gate(loop);
     HttpServer server(loop.get_executor(), {.request_timeout = 60ms}, peers::with(gate, wait_at_gate));
     CO_ASSERT_OK(server.start());
@@ -360,7 +360,7 @@ CO_TEST(HttpLimits, AHandlerThatForgetsItsDeadlineIsEndedForIt) {
     EXPECT_THAT(late, HasSubstr("longer than 60ms"));
     // The connection is as good as before.
     co_await client.write(get("/"));
-    while (gate.inside == 0) co_await nap(1ms);
+    while (gate.inside == 0) co_await sleep_for(1ms);
     gate.opened.notify_all();
     const auto got_13 = co_await client.read_answer();
     EXPECT_EQ(body_of(got_13), "through");
@@ -368,7 +368,7 @@ CO_TEST(HttpLimits, AHandlerThatForgetsItsDeadlineIsEndedForIt) {
     co_await server.stop(1s);
 }
 
-CO_TEST(HttpLimits, StoppingFinishesWhatItStarted) {
+CO_TEST(HttpLimits, StoppingFinishesRequestsInProgress) {
     Gate gate(loop);
     HttpServer server(loop.get_executor(), {}, peers::with(gate, wait_at_gate));
     CO_ASSERT_OK(server.start());
@@ -376,7 +376,7 @@ CO_TEST(HttpLimits, StoppingFinishesWhatItStarted) {
     auto idle = co_await RawSocket::connect(port);
     auto busy = co_await RawSocket::connect(port);
     co_await busy.write(get("/1") + get("/2"));
-    while (gate.inside == 0) co_await nap(1ms);
+    while (gate.inside == 0) co_await sleep_for(1ms);
     bool stopped = false;
     asio::co_spawn(loop, server.stop(10s), [&stopped](std::exception_ptr) { stopped = true; });
     const auto got_14 = co_await idle.read_to_end();
@@ -389,12 +389,12 @@ CO_TEST(HttpLimits, StoppingFinishesWhatItStarted) {
     const auto answer = co_await busy.read_to_end();
     EXPECT_EQ(body_of(answer), "through");
     EXPECT_THAT(answer, HasSubstr("Connection: close\r\n"));
-    for (int tries = 0; tries < 100 && !stopped; ++tries) co_await nap(10ms);
+    for (int tries = 0; tries < 100 && !stopped; ++tries) co_await sleep_for(10ms);
     EXPECT_TRUE(stopped);
     EXPECT_TRUE(gate.failures.empty());
 }
 
-CO_TEST(HttpLimits, StoppingWakesStreamsSoThatTheySayGoodbye) {
+CO_TEST(HttpLimits, StoppingEndsStreamsCleanly) {
     Watched watched(loop);
     HttpServer server(loop.get_executor(), {}, peers::with(watched, watch));
     CO_ASSERT_OK(server.start());
@@ -409,10 +409,10 @@ CO_TEST(HttpLimits, StoppingWakesStreamsSoThatTheySayGoodbye) {
     EXPECT_THAT(watched.endings, ::testing::ElementsAre("goodbye"));
 }
 
-CO_TEST(HttpLimits, StoppingCutsWhoDoesNotFinishInTime) {
+CO_TEST(HttpLimits, StoppingClosesConnectionsThatDoNotFinishInTime) {
     Gate gate(loop);
     Watched watched(loop);
-    watched.says_goodbye = false;
+    watched.ends_cleanly = false;
     HttpServer gated(loop.get_executor(), {}, peers::with(gate, wait_at_gate));
     HttpServer watching(loop.get_executor(), {}, peers::with(watched, watch));
     CO_ASSERT_OK(gated.start());
@@ -421,7 +421,7 @@ CO_TEST(HttpLimits, StoppingCutsWhoDoesNotFinishInTime) {
     auto second = co_await RawSocket::connect(watching.port());
     co_await first.write(get("/"));
     co_await second.write(get("/"));
-    while (gate.inside == 0 || watched.begun == 0) co_await nap(1ms);
+    while (gate.inside == 0 || watched.begun == 0) co_await sleep_for(1ms);
     const auto started = std::chrono::steady_clock::now();
     co_await gated.stop(100ms);
     co_await watching.stop(100ms);
@@ -432,13 +432,13 @@ CO_TEST(HttpLimits, StoppingCutsWhoDoesNotFinishInTime) {
     EXPECT_EQ(gated.connections() + watching.connections(), 0u);
 }
 
-CO_TEST(HttpLimits, AServerThatGoesAwayTakesItsConnectionsAlong) {
+CO_TEST(HttpLimits, DestroyingTheServerClosesItsConnections) {
     Gate gate(loop);
     auto server = std::make_unique<HttpServer>(loop.get_executor(), HttpServer::Options{}, peers::with(gate, wait_at_gate));
     CO_ASSERT_OK(server->start());
     auto client = co_await RawSocket::connect(server->port());
     co_await client.write(get("/"));
-    while (gate.inside == 0) co_await nap(1ms);
+    while (gate.inside == 0) co_await sleep_for(1ms);
     server.reset();
     const auto got_17 = co_await client.read_to_end();
     EXPECT_EQ(got_17, "");

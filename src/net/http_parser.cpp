@@ -13,8 +13,8 @@ using BeastError = boost::beast::error_code;
 using BeastView = boost::beast::string_view;
 
 namespace {
-constexpr std::size_t most_fields = 256;
-constexpr int most_empty_lines = 4;
+constexpr std::size_t max_fields = 256;
+constexpr int max_empty_lines = 4;
 
 bool is_token_character(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -34,7 +34,7 @@ struct MessageParser::Engine {
     virtual bool is_done() const = 0;
     virtual bool keep_alive() const = 0;
     virtual std::optional<std::uint64_t> remaining() const = 0;
-    std::string* out = nullptr; // where the body goes during one step
+    std::string* out = nullptr; // destination of the body during one step
 };
 
 template <bool is_request> struct MessageParser::BeastEngine final : Engine {
@@ -61,11 +61,11 @@ template <bool is_request> struct MessageParser::BeastEngine final : Engine {
         }
         void on_field_impl(beast_http::field, BeastView name, BeastView value, BeastError& error) override {
             error = {};
-            if (++fields > most_fields) {
+            if (++fields > max_fields) {
                 error = beast_http::error::header_limit;
                 return;
             }
-            // Trailers come through here too. Nobody asked for them and they must not pass for fields that were checked.
+            // Trailers arrive here, too. No caller uses them, and they must not pass for validated fields.
             if (in_head) engine.head.headers.add({name.data(), name.size()}, {value.data(), value.size()});
         }
         void on_header_impl(BeastError& error) override {
@@ -121,8 +121,8 @@ void MessageParser::reset(bool has_body) {
     engine_->reset(has_body);
 }
 
-MessageParser::Step MessageParser::bad(int status, std::string words) {
-    fault_ = {status, std::move(words)};
+MessageParser::Step MessageParser::bad(int status, std::string message) {
+    fault_ = {status, std::move(message)};
     return Step::bad;
 }
 
@@ -130,7 +130,7 @@ MessageParser::Step MessageParser::read_head(std::string_view& bytes) {
     if (scanned_ == 0) {
         // RFC 9112 2.2: ignore at least one empty line before a request; old clients send one after a body.
         while (kind_ == Kind::request && bytes.starts_with("\r\n")) {
-            if (++empty_lines_ > most_empty_lines) return bad(400, "there are only empty lines where a request should be");
+            if (++empty_lines_ > max_empty_lines) return bad(400, "there are only empty lines where a request should be");
             bytes.remove_prefix(2);
         }
         if (bytes.empty() || bytes == "\r") return Step::need_more;
@@ -145,7 +145,7 @@ MessageParser::Step MessageParser::read_head(std::string_view& bytes) {
             break;
         }
         if (newline == 0 || visible[newline - 1] != '\r') return bad(400, "a line of the head does not end with CR LF");
-        if (newline + 1 == visible.size()) { // what follows decides, so look at this one again
+        if (newline + 1 == visible.size()) { // the next byte decides; scan this one again
             if (newline >= 3 && visible.substr(newline - 3, 4) == "\r\n\r\n")
                 head_size = newline + 1;
             else
@@ -168,7 +168,7 @@ MessageParser::Step MessageParser::read_head(std::string_view& bytes) {
 
     BeastError error;
     const auto taken = engine_->put(bytes.substr(0, head_size), error);
-    if (error == beast_http::error::header_limit) return bad(431, fmt::format("the head has more than {} fields", most_fields));
+    if (error == beast_http::error::header_limit) return bad(431, fmt::format("the head has more than {} fields", max_fields));
     if (error == beast_http::error::bad_version) return bad(505, "the message is not HTTP/1.0 or HTTP/1.1");
     if (error) return bad(400, fmt::format("the head is malformed: {}", error.message()));
     if (taken != head_size) return bad(400, "the head is malformed");

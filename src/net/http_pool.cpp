@@ -18,7 +18,7 @@ constexpr std::size_t max_response_head = 64 * 1024;
 bool ClientConnection::is_usable() const {
     if (taken != filled) return false;
     char byte = 0;
-    const auto seen = ::recv(wire->descriptor(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    const auto seen = ::recv(stream->descriptor(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     return seen < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }
 
@@ -56,11 +56,11 @@ void HttpPool::Lease::keep() {
 void HttpPool::Lease::release() {
     if (!pool_) return;
     drop();
-    pool_->free_place(origin_);
+    pool_->release_slot(origin_);
     pool_.reset();
 }
 
-Task<HttpPool::Lease> HttpPool::place(Context ctx, Url url, Use use) {
+Task<HttpPool::Lease> HttpPool::acquire(Context ctx, Url url, Use use) {
     const auto self = shared_from_this();
     const auto name = url.origin();
     if (stopped_) co_return Error{Code::cancelled, "the client has stopped"};
@@ -104,9 +104,9 @@ Task<Unit> HttpPool::connect(Context ctx, Url url, Lease& lease) {
     if (url.scheme == "https") {
         CO_TRY(trust, tls());
     }
-    CO_TRY(auto wire, co_await connect_wire(ctx, url, std::move(trust), options_.connect_timeout));
+    CO_TRY(auto stream, co_await connect_stream(ctx, url, std::move(trust), options_.connect_timeout, options_.outbound));
     if (stopped_) co_return Error{Code::cancelled, "the client has stopped"};
-    lease.attach(std::make_unique<ClientConnection>(std::move(wire), max_response_head));
+    lease.attach(std::make_unique<ClientConnection>(std::move(stream), max_response_head));
     co_return Unit{};
 }
 
@@ -125,7 +125,7 @@ void HttpPool::give_back(const std::string& origin, std::unique_ptr<ClientConnec
     if (!reaping_ && !idle.empty()) close_old();
 }
 
-void HttpPool::free_place(const std::string& name) {
+void HttpPool::release_slot(const std::string& name) {
     auto& origin = origins_[name];
     if (origin.waiting.empty()) {
         --origin.in_use;
@@ -172,7 +172,7 @@ void HttpPool::stop() {
     reaper_.cancel();
     for (auto& [name, origin] : origins_) {
         origin.idle.clear();
-        for (auto* connection : origin.busy) connection->wire->close();
+        for (auto* connection : origin.busy) connection->stream->close();
         for (const auto& waiter : origin.waiting) {
             ++origin.in_use;
             waiter->granted = true;

@@ -1,8 +1,8 @@
 #pragma once
 
+#include "net/byte_stream.h"
 #include "net/http_client.h"
 #include "net/http_parser.h"
-#include "net/wire.h"
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -14,27 +14,27 @@
 
 namespace orrery::net {
 
-/// A connection of the client with what was read beyond the last message.
+/// A client connection and the bytes that were read after the last message.
 struct ClientConnection {
-    explicit ClientConnection(std::unique_ptr<Wire> wire_, std::size_t max_head)
-        : wire(std::move(wire_)), parser(MessageParser::Kind::response, max_head) {}
-    std::unique_ptr<Wire> wire;
+    explicit ClientConnection(std::unique_ptr<ByteStream> stream_, std::size_t max_head)
+        : stream(std::move(stream_)), parser(MessageParser::Kind::response, max_head) {}
+    std::unique_ptr<ByteStream> stream;
     MessageParser parser;
     std::string buffer;
     std::size_t taken = 0, filled = 0; // of buffer
     bool reused = false;
     std::string_view unread() const { return std::string_view(buffer).substr(taken, filled - taken); }
-    /// Still open, and silent as it must be between messages.
+    /// Whether the connection is open and has no unexpected bytes, as it must be between messages.
     bool is_usable() const;
 };
 
-/// Connections by origin ("https://host:port"): idle ones to be used again, a limit on how many there are at once, and a line for
-/// who waits.
+/// Connections by origin ("https://host:port"): idle connections for re-use, a limit on connections, and a queue of requests that
+/// wait for one.
 class HttpPool : public std::enable_shared_from_this<HttpPool> {
 public:
     HttpPool(asio::any_io_executor executor, HttpClient::Options options);
 
-    /// The right to one connection, and the connection once there is one. Returned or closed when it goes.
+    /// A slot for one connection, and the connection once it exists. The destructor releases the slot.
     class Lease {
     public:
         Lease() = default;
@@ -42,7 +42,7 @@ public:
         Lease(Lease&& other) noexcept = default;
         Lease& operator=(Lease&& other) noexcept;
         ~Lease() { release(); }
-        /// Gives the connection back for others, where it is left clean.
+        /// Returns a connection that is at a message boundary to the pool.
         void keep();
         void release();
         void attach(std::unique_ptr<ClientConnection> connection);
@@ -57,9 +57,9 @@ public:
     };
     enum class Use { idle_first, fresh };
 
-    /// A place for a connection to that origin, with an idle connection in it where there is one and it is wanted.
-    Task<Lease> place(Context ctx, Url url, Use use);
-    /// A connection for a place that has none.
+    /// Waits for a slot of the origin. With `idle_first` the lease has an idle connection if one is usable.
+    Task<Lease> acquire(Context ctx, Url url, Use use);
+    /// Opens a connection for a lease that has none.
     Task<Unit> connect(Context ctx, Url url, Lease& lease);
     void stop();
 
@@ -71,7 +71,7 @@ private:
     struct Waiter {
         explicit Waiter(asio::steady_timer timer_) : timer(std::move(timer_)) {}
         asio::steady_timer timer;
-        bool granted = false; // a place was handed over
+        bool granted = false; // a slot was passed to this waiter
     };
     struct Origin {
         std::list<Idle> idle; // the most recently used at the back
@@ -81,7 +81,7 @@ private:
     };
     Result<std::shared_ptr<TlsContext>> tls();
     void give_back(const std::string& origin, std::unique_ptr<ClientConnection> connection);
-    void free_place(const std::string& origin);
+    void release_slot(const std::string& origin);
     void forget_if_empty(const std::string& origin);
     void close_old();
 

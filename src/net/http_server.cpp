@@ -1,13 +1,13 @@
 #include "net/http_server.h"
 
+#include "core/component.h"
 #include "core/log.h"
+#include "net/byte_stream.h"
 #include "net/http_session.h"
-#include "net/wire.h"
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -76,8 +76,8 @@ Result<Unit> HttpServer::State::listen(const Listen& where) {
             remedy = "stop what listens there, or choose another port";
         else if (error == asio::error::access_denied)
             remedy = "ports below 1024 need a privilege; choose another port";
-        return Error{Code::unavailable, fmt::format("cannot listen on {} port {}: {}", where.address, where.port, in_words(error)),
-                     remedy};
+        return Error{Code::unavailable,
+                     fmt::format("cannot listen on {} port {}: {}", where.address, where.port, system_error_text(error)), remedy};
     };
     boost::system::error_code error;
     const auto address = asio::ip::make_address(where.address, error);
@@ -89,7 +89,7 @@ Result<Unit> HttpServer::State::listen(const Listen& where) {
     acceptor.open(endpoint.protocol(), error);
     if (error) return cannot(error);
     acceptor.set_option(asio::socket_base::reuse_address(true), error);
-    // "::" must not take 0.0.0.0's port: both may be asked for.
+    // "::" must not take 0.0.0.0's port: both may be polled for.
     if (address.is_v6()) acceptor.set_option(asio::ip::v6_only(true), error);
     acceptor.bind(endpoint, error);
     if (error) return cannot(error);
@@ -122,7 +122,7 @@ asio::awaitable<void> HttpServer::State::accept(std::shared_ptr<State> self, std
             }
         } else if (error == asio::error::no_descriptors || error.value() == ENFILE || error == asio::error::no_memory ||
                    error == asio::error::no_buffer_space) {
-            log::warn(Context::background(), "cannot accept a connection: {}; trying again in a moment", in_words(error));
+            log::warn(Context::background(), "cannot accept a connection: {}; trying again in a moment", system_error_text(error));
             asio::steady_timer pause(self->executor, 100ms);
             co_await pause.async_wait(server_token);
         } else if (error == asio::error::operation_aborted) {
@@ -136,12 +136,12 @@ void HttpServer::State::add(asio::ip::tcp::socket socket, const asio::ip::tcp::e
     const bool refused = sessions.size() - refusals >= shared->options.max_connections;
     // Under TLS a refusal would cost a handshake.
     if (refused && (tls || refusals >= refused_politely)) return;
-    // A machine that vanished without a word acknowledges nothing, which ends its streams too.
-    const auto patience =
+    // TCP_USER_TIMEOUT also ends streams to a host that disappeared.
+    const auto timeout_ms =
         static_cast<unsigned>(std::chrono::duration_cast<std::chrono::milliseconds>(shared->options.write_timeout).count());
-    ::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
-    auto wire = tls ? std::unique_ptr<Wire>(tls_server_wire(std::move(socket), tls)) : plain_wire(std::move(socket));
-    auto session = std::make_shared<HttpSession>(shared, std::move(wire), peer.address().to_string(), tls != nullptr);
+    ::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof timeout_ms);
+    auto stream = tls ? std::unique_ptr<ByteStream>(tls_server_stream(std::move(socket), tls)) : plain_stream(std::move(socket));
+    auto session = std::make_shared<HttpSession>(shared, std::move(stream), peer.address().to_string(), tls != nullptr);
     if (sessions.empty()) shared->renew_date();
     const auto place = sessions.insert(sessions.end(), session);
     refusals += refused;
@@ -161,7 +161,7 @@ void HttpServer::State::add(asio::ip::tcp::socket socket, const asio::ip::tcp::e
                    asio::bind_cancellation_slot(session->cancel.slot(), std::move(ended)));
     if (!sweeping) {
         sweeping = true;
-        asio::co_spawn(executor, sweep(shared_from_this()), asio::detached);
+        asio::co_spawn(executor, sweep(shared_from_this()), fail_component_of(executor));
     }
 }
 
@@ -180,19 +180,18 @@ asio::awaitable<void> HttpServer::State::sweep(std::shared_ptr<State> self) {
     self->sweeping = false;
 }
 
-/// A stream that waits for something to say writes nothing and so does not notice that nobody listens any more. One poll asks for
-/// all.
+/// A waiting stream writes nothing and so does not notice that its client disconnected. One poll checks all of them.
 void HttpServer::State::poll_streams() {
     poll_set.clear();
-    std::vector<HttpSession*> asked;
+    std::vector<HttpSession*> polled;
     for (const auto& session : sessions) {
         if (!session->is_streaming() || session->descriptor() < 0) continue;
         poll_set.push_back({session->descriptor(), POLLRDHUP, 0});
-        asked.push_back(session.get());
+        polled.push_back(session.get());
     }
     if (poll_set.empty() || ::poll(poll_set.data(), poll_set.size(), 0) <= 0) return;
-    for (std::size_t at = 0; at < asked.size(); ++at)
-        if (poll_set[at].revents & (POLLRDHUP | POLLHUP | POLLERR)) asked[at]->client_left();
+    for (std::size_t at = 0; at < polled.size(); ++at)
+        if (poll_set[at].revents & (POLLRDHUP | POLLHUP | POLLERR)) polled[at]->client_left();
 }
 
 void HttpServer::State::begin_stop() {
@@ -225,7 +224,7 @@ Result<Unit> HttpServer::start() {
         }
     }
     for (const auto& listener : state_->listeners)
-        asio::co_spawn(state_->executor, State::accept(state_, listener), asio::detached);
+        asio::co_spawn(state_->executor, State::accept(state_, listener), fail_component_of(state_->executor));
     return Unit{};
 }
 
@@ -245,7 +244,7 @@ std::size_t HttpServer::connections() const { return state_->sessions.size(); }
 
 asio::awaitable<void> HttpServer::stop(Duration grace) {
     auto state = state_;
-    // Not cut short by a cancelled caller: whoever owns what the handlers use goes away after it.
+    // A cancelled caller does not interrupt `stop`, because the objects that handlers use are destroyed afterwards.
     co_await asio::this_coro::reset_cancellation_state();
     state->begin_stop();
     const auto deadline = std::chrono::steady_clock::now() + grace;

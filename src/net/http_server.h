@@ -16,10 +16,10 @@ struct Request {
     Target target;
     Headers headers;
     std::string peer;               ///< address of the client, without port
-    std::string client_certificate; ///< common name of the certificate it showed and we verified; else empty
+    std::string client_certificate; ///< common name of the verified client certificate; else empty
     bool tls = false;
-    std::string route; ///< what the handler found it to be ("/v1/nodes/{name}"), for `on_done`; empty where it matched nothing
-    std::string actor; ///< whom the handler found to be asking, for `on_done`
+    std::string route; ///< set by the handler for `on_done` ("/v1/nodes/{name}"); empty when no route matched
+    std::string actor; ///< the authenticated principal, set by the handler for `on_done`
 };
 
 struct Response {
@@ -28,10 +28,10 @@ struct Response {
     std::string body;
 };
 
-/// How a handler answers: `send` once, or `begin`, any number of `write`s, and `finish`. Every call waits until the socket has
-/// taken the bytes (back-pressure) and fails with `cancelled` or `unavailable` when the client has gone, with `timeout` when it was
-/// cut off because it took nothing. Once a stream has begun, a client that goes away cancels whatever the handler awaits. `begin`
-/// sends chunks, or exactly as much as a Content-Length among its headers says.
+/// Writes the response: `send` once, or `begin`, any number of `write`s, and `finish`. Each call waits until the socket has
+/// accepted the bytes (back-pressure). Errors: `cancelled` or `unavailable` when the client has closed the connection, `timeout`
+/// when the client did not read. After `begin`, a client that disconnects cancels the operation that the handler awaits. `begin`
+/// uses chunked encoding unless its headers have a Content-Length, which then must be exact.
 class ResponseWriter {
 public:
     virtual ~ResponseWriter() = default;
@@ -40,23 +40,22 @@ public:
     virtual Task<Unit> write(Context ctx, std::string_view chunk) = 0;
     virtual Task<Unit> finish(Context ctx) = 0;
     virtual bool begun() const = 0;
-    /// Becomes true when the server wants to stop: streams should say good-bye and finish. What a stream awaits at that moment,
-    /// other than this writer, is cancelled once, so that it comes to look here. When the time of grace is over it is cancelled
-    /// again and the connection cut.
+    /// True while the server stops: streams should finish. When the stop begins, the operation that a stream awaits is cancelled
+    /// once (unless it is a call of this writer), so that the handler can check this flag. After the grace period it is cancelled
+    /// again and the connection is closed.
     virtual bool stopping() const = 0;
-    /// Before a long wait for something to answer with: from now on this is looked after like a stream that has begun. What the
-    /// handler awaits is cancelled when the client leaves or the server wants to stop.
+    /// Call it before a long wait for the data of the response. From then on the request counts as a stream: the operation that the
+    /// handler awaits is cancelled when the client disconnects or the server stops.
     virtual void will_wait() = 0;
 };
 
-/// Called once a request's head has arrived. `ctx` carries the request id (X-Request-Id in, or made) and the request's deadline.
-/// Whatever is left of the body is discarded (or the connection closed if there is much). An Error returned before anything was
-/// sent becomes what `Options::on_error` makes of it; afterwards it closes the connection, so that the client sees that the answer
-/// is not whole.
+/// Called when the head of a request has arrived. `ctx` has the request id (from X-Request-Id, or new) and the deadline. An unread
+/// body is discarded, or the connection is closed if much is left. An Error that is returned before the response has begun is sent
+/// as `Options::on_error` formats it; a later Error closes the connection, so that the client detects the incomplete response.
 using Handler = std::function<Task<Unit>(Context ctx, Request& request, BodyReader& body, ResponseWriter& out)>;
 
-/// An HTTP/1.1 server on the event loop: keep-alive, pipelining in order, chunked bodies both ways, TLS. Every response carries
-/// X-Request-Id. Nothing a client sends can grow it: heads, bodies, connections and times are bounded.
+/// An HTTP/1.1 server on the event loop: keep-alive, ordered pipelining, chunked bodies in both directions, TLS. Each response has
+/// X-Request-Id. Heads, bodies, connections and times are bounded, so that clients cannot exhaust memory.
 class HttpServer {
 public:
     struct Listen {
@@ -66,33 +65,33 @@ public:
     };
     struct Options {
         std::string address = "127.0.0.1";
-        std::uint16_t port = 0; ///< 0: any free one, see `port()`
+        std::uint16_t port = 0; ///< 0: any free port, see `port()`
         std::shared_ptr<TlsContext> tls;
         std::vector<Listen> also; ///< further addresses to listen on
         std::size_t max_head = 32 * 1024;
         std::size_t max_body = 4 << 20;
-        std::size_t max_connections = 10'000;              ///< further ones are answered 503 and closed
-        Duration head_timeout = std::chrono::seconds(15);  ///< a head must arrive within, also the TLS handshake
+        std::size_t max_connections = 10'000;              ///< further connections get 503 and are closed
+        Duration head_timeout = std::chrono::seconds(15);  ///< for the head, and for the TLS handshake
         Duration idle_timeout = std::chrono::seconds(120); ///< between requests
-        Duration request_timeout =
-            std::chrono::seconds(60); ///< deadline in the handler's context, and for the body; streams take `ctx` without it
-        Duration write_timeout = std::chrono::seconds(30); ///< a client that takes no byte for so long is cut off
-        /// Default: text/plain with the error's sentence. For what is wrong with the HTTP itself the server sets the status (400,
-        /// 408, 431, ...).
+        /// The deadline of the handler's context and of the body. Streams use `ctx.without_deadline()`.
+        Duration request_timeout = std::chrono::seconds(60);
+        Duration write_timeout = std::chrono::seconds(30); ///< a client that reads no byte for this time is disconnected
+        /// Formats errors. Default: text/plain with the message. For HTTP errors the server sets the status (400, 408, 431 ...).
         std::function<Response(const Context&, const Error&)> on_error;
-        /// For metrics and access logs. Status 0: the client left before the answer; no method: the request could not be read.
+        /// For metrics and access logs. Status 0: the client disconnected before the response. No method: the request was not
+        /// parsed.
         std::function<void(const Context&, const Request&, int status, Duration took)> on_done;
     };
 
     HttpServer(asio::any_io_executor executor, Options options, Handler handler);
     ~HttpServer();
-    /// Listens. `unavailable` with the reason (address in use, no permission) where it cannot.
+    /// Starts to listen. Errors: `unavailable` with the cause (address in use, no permission).
     Result<Unit> start();
     std::uint16_t port() const;
-    /// Of all addresses, in the order `address`, `also`.
+    /// The ports of all listeners, in the order `address`, `also`.
     std::vector<std::uint16_t> ports() const;
     std::size_t connections() const;
-    /// Stops accepting, closes idle connections, lets requests under way finish for up to `grace`, then cuts the rest.
+    /// Stops accepting, closes idle connections, waits up to `grace` for running requests, then closes their connections.
     asio::awaitable<void> stop(Duration grace);
 
 private:

@@ -1,5 +1,5 @@
+#include "net/http_fixture.h"
 #include "net/http_server.h"
-#include "net/http_testing.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -85,7 +85,7 @@ CO_TEST(HttpServer, AnswersTenThousandPipelinedRequestsInOrder) {
     co_await server.stop(1s);
 }
 
-CO_TEST(HttpServer, AnOldClientIsAnsweredAndItsConnectionClosedUnlessItAsksToKeepIt) {
+CO_TEST(HttpServer, AnHttp10ConnectionIsClosedUnlessTheClientAsksForKeepAlive) {
     HttpServer server(loop.get_executor(), {}, streams);
     CO_ASSERT_OK(server.start());
     auto old = co_await RawSocket::connect(server.port());
@@ -166,7 +166,7 @@ CO_TEST(HttpServer, AStreamOfKnownLengthIsSentAsIs) {
     co_await server.stop(1s);
 }
 
-CO_TEST(HttpServer, HandsOutTheBodyAsItComes) {
+CO_TEST(HttpServer, PassesTheBodyToTheHandlerIncrementally) {
     std::vector<std::string> pieces;
     Handler handler = peers::with(
         pieces, [](Context ctx, Request&, BodyReader& body, ResponseWriter& out, std::vector<std::string>& pieces_) -> Task<Unit> {
@@ -181,7 +181,7 @@ CO_TEST(HttpServer, HandsOutTheBodyAsItComes) {
     CO_ASSERT_OK(server.start());
     auto client = co_await RawSocket::connect(server.port());
     co_await client.write("PUT / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
-    while (pieces.empty()) co_await peers::nap(1ms);
+    while (pieces.empty()) co_await peers::sleep_for(1ms);
     co_await client.write("4;ext=1\r\ndefg\r\n0\r\nX-Trailer: 1\r\nHost: y\r\n\r\n");
     const auto got_5 = co_await client.read_answer();
     EXPECT_EQ(status_of_answer(got_5), 200);
@@ -193,7 +193,7 @@ CO_TEST(HttpServer, HandsOutTheBodyAsItComes) {
     co_await server.stop(1s);
 }
 
-CO_TEST(HttpServer, SaysContinueOnlyWhenTheBodyIsWanted) {
+CO_TEST(HttpServer, SendsContinueOnlyWhenTheHandlerReadsTheBody) {
     HttpServer server(loop.get_executor(), {.max_body = 100, .on_error = in_test_form}, echo);
     CO_ASSERT_OK(server.start());
     auto client = co_await RawSocket::connect(server.port());
@@ -269,7 +269,7 @@ CO_TEST(HttpServer, SkipsASmallUnreadBodyAndClosesOnALargeOne) {
     co_await server.stop(1s);
 }
 
-CO_TEST(HttpServer, TakesARequestIdThatIsOneAndMakesOneOtherwise) {
+CO_TEST(HttpServer, AcceptsAValidRequestIdAndCreatesOneOtherwise) {
     std::string seen;
     Handler handler =
         peers::with(seen, [](Context ctx, Request&, BodyReader&, ResponseWriter& out, std::string& seen_) -> Task<Unit> {
@@ -297,10 +297,10 @@ CO_TEST(HttpServer, TakesARequestIdThatIsOneAndMakesOneOtherwise) {
     co_await server.stop(1s);
 }
 
-CO_TEST(HttpServer, WhatAHandlerFailsWithIsAnsweredOnce) {
+CO_TEST(HttpServer, AnErrorOfAHandlerIsAnsweredOnce) {
     Handler handler = [](Context ctx, Request& request, BodyReader&, ResponseWriter& out) -> Task<Unit> {
         const auto& path = request.target.path;
-        if (path == "/error") co_return Error{Code::conflict, "somebody was faster", "read again"};
+        if (path == "/error") co_return Error{Code::conflict, "another client was faster", "read again"};
         if (path == "/throws") throw std::runtime_error("boom");
         if (path == "/nothing") co_return Unit{};
         if (path == "/inject")
@@ -320,7 +320,7 @@ CO_TEST(HttpServer, WhatAHandlerFailsWithIsAnsweredOnce) {
     co_await client.write(get("/error"));
     const auto conflict = co_await client.read_answer();
     EXPECT_EQ(status_of_answer(conflict), 409);
-    EXPECT_EQ(body_of(conflict), "somebody was faster\nfix: read again\n");
+    EXPECT_EQ(body_of(conflict), "another client was faster\nfix: read again\n");
     co_await client.write(get("/throws"));
     const auto got_14 = co_await client.read_answer();
     EXPECT_EQ(status_of_answer(got_14), 500);
@@ -365,7 +365,7 @@ CO_TEST(HttpServer, ListensOnSeveralAddresses) {
     co_await server.stop(1s);
 }
 
-CO_TEST(HttpServer, SaysWhyItCannotListen) {
+CO_TEST(HttpServer, ReportsWhyItCannotListen) {
     HttpServer first(loop.get_executor(), {}, echo);
     CO_ASSERT_OK(first.start());
     HttpServer second(loop.get_executor(), {.port = first.port()}, echo);

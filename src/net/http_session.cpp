@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t first_buffer = 4096;
 constexpr std::size_t idle_buffer = 16 * 1024;
 constexpr std::size_t body_buffer = 64 * 1024;
-constexpr unsigned turns_without_rest = 64;
+constexpr unsigned requests_without_yield = 64;
 constexpr auto close_at_most = 2000ms;
 
 SteadyTime steady_now() { return std::chrono::steady_clock::now(); }
@@ -65,22 +65,22 @@ Error error_of(std::exception_ptr exception) {
 
 } // namespace
 
-HttpSession::HttpSession(std::shared_ptr<ServerShared> shared, std::unique_ptr<Wire> wire, std::string peer, bool tls)
-    : shared_(std::move(shared)), wire_(std::move(wire)), parser_(MessageParser::Kind::request, shared_->options.max_head) {
+HttpSession::HttpSession(std::shared_ptr<ServerShared> shared, std::unique_ptr<ByteStream> stream, std::string peer, bool tls)
+    : shared_(std::move(shared)), stream_(std::move(stream)), parser_(MessageParser::Kind::request, shared_->options.max_head) {
     request_.peer = std::move(peer);
     request_.tls = tls;
 }
 
 asio::awaitable<void> HttpSession::run() {
-    // A cancelled handler must still be able to say good-bye; what it awaits fails, not the next thing.
+    // A cancelled handler must still be able to finish its stream: only the awaited operation fails, not later ones.
     co_await asio::this_coro::throw_if_cancelled(false);
     if (request_.tls) {
-        auto& tls = static_cast<TlsServerWire&>(*wire_);
+        auto& tls = static_cast<TlsServerStream&>(*stream_);
         reading_ = true;
         read_deadline_ = steady_now() + shared_->options.head_timeout;
         const auto error = co_await tls.handshake();
         reading_ = false;
-        if (error || gone_) co_return wire_->close();
+        if (error || closed_) co_return stream_->close();
         request_.client_certificate = tls.client_name();
     }
     while (co_await serve_one()) {
@@ -98,7 +98,7 @@ asio::awaitable<void> HttpSession::refuse() {
 }
 
 asio::awaitable<bool> HttpSession::fill(SteadyTime deadline) {
-    if (gone_) co_return false;
+    if (closed_) co_return false;
     if (taken_ == filled_) taken_ = filled_ = 0;
     if (filled_ == buffer_.size()) {
         const auto most = std::max(shared_->options.max_head, phase_ == Phase::handling ? body_buffer : 0);
@@ -112,15 +112,15 @@ asio::awaitable<bool> HttpSession::fill(SteadyTime deadline) {
             co_return false; // an element of the message that does not fit
         }
     }
-    without_rest_ = 0;
+    without_yield_ = 0;
     reading_ = true;
     read_timed_out_ = false;
     read_deadline_ = deadline;
-    const auto io = co_await wire_->read_some(buffer_.data() + filled_, buffer_.size() - filled_);
+    const auto io = co_await stream_->read_some(buffer_.data() + filled_, buffer_.size() - filled_);
     reading_ = false;
     filled_ += io.bytes;
-    if (io.error && io.error != asio::error::operation_aborted) gone_ = io.error != asio::error::eof;
-    co_return !io.error && !gone_;
+    if (io.error && io.error != asio::error::operation_aborted) closed_ = io.error != asio::error::eof;
+    co_return !io.error && !closed_;
 }
 
 asio::awaitable<HttpSession::Step> HttpSession::read_head() {
@@ -136,7 +136,7 @@ asio::awaitable<HttpSession::Step> HttpSession::read_head() {
     for (;;) {
         auto rest = buffered();
         const auto step = parser_.read_head(rest);
-        take_until(rest);
+        consume_to(rest);
         if (step != Step::need_more) co_return step;
         if (!rest.empty() && phase_ == Phase::idle) {
             phase_ = Phase::head;
@@ -150,8 +150,8 @@ asio::awaitable<HttpSession::Step> HttpSession::read_head() {
 }
 
 asio::awaitable<bool> HttpSession::serve_one() {
-    if (++without_rest_ > turns_without_rest) {
-        without_rest_ = 0;
+    if (++without_yield_ > requests_without_yield) {
+        without_yield_ = 0;
         co_await asio::post(asio::use_awaitable);
     }
     const auto step = co_await read_head();
@@ -173,7 +173,7 @@ asio::awaitable<bool> HttpSession::serve_one() {
     }
     if (step == Step::bad) {
         const auto& fault = parser_.fault();
-        co_return co_await answer_fault(fault.status, Error{fault.status == 431 ? Code::too_large : Code::invalid, fault.words});
+        co_return co_await answer_fault(fault.status, Error{fault.status == 431 ? Code::too_large : Code::invalid, fault.message});
     }
 
     auto& head = parser_.head();
@@ -199,7 +199,7 @@ asio::awaitable<bool> HttpSession::serve_one() {
     ctx = ctx.with_deadline(handler_deadline_);
     co_await call_handler(ctx);
     if (shared_->options.on_done) shared_->options.on_done(ctx, request_, begun_ ? status_ : 0, steady_now() - started);
-    if (!finished_ || !keep_alive_ || gone_) co_return false;
+    if (!finished_ || !keep_alive_ || closed_) co_return false;
     co_return parser_.is_done() || co_await discard_body();
 }
 
@@ -210,7 +210,7 @@ asio::awaitable<void> HttpSession::call_handler(Context ctx) {
     } catch (...) {
         outcome = error_of(std::current_exception());
     }
-    if (gone_) co_return;
+    if (closed_) co_return;
     if (outcome.ok() && !begun_) outcome = Error{Code::internal, "nothing answers this request"};
     if (outcome.ok()) {
         if (!finished_) std::ignore = co_await finish(ctx);
@@ -244,7 +244,7 @@ asio::awaitable<bool> HttpSession::discard_body() {
         unwanted.clear();
         auto rest = buffered();
         const auto step = parser_.read_body(rest, unwanted);
-        take_until(rest);
+        consume_to(rest);
         if (parser_.is_done()) co_return true;
         seen += unwanted.size();
         if (step == Step::bad || seen > discard_at_most) co_return false;
@@ -252,16 +252,16 @@ asio::awaitable<bool> HttpSession::discard_body() {
     }
 }
 
-/// A socket closed with unread bytes sends a reset, which can overtake the answer: so first say that we are done, then read what
-/// still comes.
+/// Closing a socket with unread bytes sends a reset, which can discard the response. Therefore shut down writing first and read the
+/// remaining bytes.
 asio::awaitable<void> HttpSession::close_gently() {
-    if (!gone_) {
+    if (!closed_) {
         const bool more_may_come = body_broken_ || (phase_ != Phase::idle && !parser_.is_done()) || taken_ < filled_;
         phase_ = Phase::closing;
         const auto deadline = steady_now() + (shared_->stopping ? close_at_most / 20 : close_at_most);
         reading_ = true;
         read_deadline_ = deadline;
-        co_await wire_->finish();
+        co_await stream_->finish();
         reading_ = false;
         if (more_may_come) {
             std::uint64_t seen = 0;
@@ -271,15 +271,15 @@ asio::awaitable<void> HttpSession::close_gently() {
             } while (seen < 16 * discard_at_most && steady_now() < deadline && co_await fill(deadline));
         }
     }
-    gone_ = true;
-    wire_->close();
+    closed_ = true;
+    stream_->close();
 }
 
 void HttpSession::sweep(SteadyTime now) {
-    if (gone_) return;
+    if (closed_) return;
     if (reading_ && now >= read_deadline_ && !read_timed_out_) {
         read_timed_out_ = true;
-        wire_->cancel();
+        stream_->cancel();
     } else if (writing_ && now >= write_deadline_) {
         write_timed_out_ = true;
         cut();
@@ -292,24 +292,24 @@ void HttpSession::sweep(SteadyTime now) {
 void HttpSession::client_left() { cut(); }
 
 void HttpSession::begin_stop() {
-    if (gone_) return;
+    if (closed_) return;
     if (reading_ && (phase_ == Phase::idle || phase_ == Phase::handshake || phase_ == Phase::closing))
-        wire_->cancel();
+        stream_->cancel();
     else if (is_streaming() && !reading_ && !writing_)
         cancel.emit(asio::cancellation_type::terminal);
 }
 
 void HttpSession::cut() {
-    gone_ = true;
-    wire_->close();
+    closed_ = true;
+    stream_->close();
     cancel.emit(asio::cancellation_type::terminal);
 }
 
-Error HttpSession::gone_error() const {
+Error HttpSession::closed_error() const {
     if (write_timed_out_)
         return Error{Code::timeout,
                      fmt::format("the client {} took no byte for {}", request_.peer, to_text(shared_->options.write_timeout))};
-    return Error{Code::unavailable, fmt::format("the client {} has gone", request_.peer)};
+    return Error{Code::unavailable, fmt::format("the client {} closed the connection", request_.peer)};
 }
 
 Task<std::string> HttpSession::read_some(Context ctx) {
@@ -322,7 +322,7 @@ Task<std::string> HttpSession::read_some(Context ctx) {
         if (body_broken_) co_return Error{Code::invalid, "the body cannot be read"};
         auto rest = buffered();
         const auto step = parser_.read_body(rest, piece);
-        take_until(rest);
+        consume_to(rest);
         body_read_ += piece.size();
         if (body_read_ > limit) {
             body_broken_ = true;
@@ -334,7 +334,7 @@ Task<std::string> HttpSession::read_some(Context ctx) {
         }
         if (step == Step::bad) {
             body_broken_ = true;
-            co_return Error{Code::invalid, parser_.fault().words};
+            co_return Error{Code::invalid, parser_.fault().message};
         }
         if (step == Step::done) continue;
         if (std::exchange(expects_continue_, false) && !begun_) {

@@ -11,7 +11,7 @@ namespace orrery::net {
 using ::testing::ElementsAre;
 using ::testing::Pair;
 
-TEST(Headers, CompareNamesWithoutRegardToCase) {
+TEST(Headers, NamesAreCaseInsensitive) {
     Headers headers{{"Content-Type", "a"}, {"Accept", "b"}, {"ACCEPT", "c"}};
     EXPECT_EQ(headers.get("content-type"), "a");
     EXPECT_EQ(headers.get("accept"), "b");
@@ -25,7 +25,7 @@ TEST(Headers, CompareNamesWithoutRegardToCase) {
     EXPECT_EQ(headers.get("accept"), "");
 }
 
-TEST(Target, IsTakenApartDecodedAndNormalised) {
+TEST(Target, IsParsedDecodedAndNormalised) {
     const std::vector<std::pair<std::string, std::string>> paths = {
         {"/", "/"},           {"/v1/nodes", "/v1/nodes"},
         {"/a/", "/a/"},       {"/a//b", "/a//b"},
@@ -51,7 +51,7 @@ TEST(Target, IsTakenApartDecodedAndNormalised) {
     EXPECT_EQ(target->param("e"), std::nullopt);
 }
 
-TEST(Target, IsRefusedWhereItIsMalformedOrClimbs) {
+TEST(Target, IsRefusedIfItIsMalformedOrLeavesTheRoot) {
     for (const std::string text : {"",
                                    "x",
                                    "*",
@@ -81,7 +81,7 @@ TEST(Target, IsRefusedWhereItIsMalformedOrClimbs) {
         EXPECT_FALSE(parse_target(text).ok()) << text;
 }
 
-TEST(Target, ComesBackFromItsEncodedForm) {
+TEST(Target, SurvivesARoundTrip) {
     std::string all;
     for (int c = 1; c < 128; ++c) all.push_back(static_cast<char>(c));
     all += "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80";
@@ -91,7 +91,7 @@ TEST(Target, ComesBackFromItsEncodedForm) {
     EXPECT_EQ(percent_encode("aZ9-._~ /"), "aZ9-._~%20%2F");
 }
 
-TEST(Url, IsTakenApart) {
+TEST(Url, IsParsed) {
     struct Case {
         std::string text, scheme, host;
         int port;
@@ -118,7 +118,7 @@ TEST(Url, IsTakenApart) {
     }
 }
 
-TEST(Url, IsRefusedWhereItIsNotOne) {
+TEST(Url, InvalidUrlsAreRefused) {
     for (const std::string text : {"",
                                    "example.org",
                                    "/x",
@@ -166,7 +166,7 @@ Parsed parse_in_pieces(MessageParser::Kind kind, std::string_view bytes, std::si
             parsed.step = in_body ? parser.read_body(rest, body) : parser.read_head(rest);
             buffer.erase(0, buffer.size() - rest.size());
             if (parsed.step == MessageParser::Step::bad) {
-                parsed.text = parser.fault().words;
+                parsed.text = parser.fault().message;
                 return parsed;
             }
             if (!in_body && parsed.step == MessageParser::Step::done) {
@@ -197,7 +197,7 @@ const std::vector<std::string> sample_responses = {
 
 } // namespace
 
-TEST(MessageParser, MakesTheSameOfAMessageHoweverItComes) {
+TEST(MessageParser, GivesTheSameResultForEverySplitOfAMessage) {
     const auto check = [](MessageParser::Kind kind, const std::string& bytes) {
         const auto whole = parse_in_pieces(kind, bytes, bytes.size());
         EXPECT_EQ(whole.step, MessageParser::Step::done) << bytes << whole.text;
@@ -208,7 +208,7 @@ TEST(MessageParser, MakesTheSameOfAMessageHoweverItComes) {
     for (const auto& bytes : sample_responses) check(MessageParser::Kind::response, bytes);
 }
 
-TEST(MessageParser, WantsMoreOfEveryTruncatedMessage) {
+TEST(MessageParser, NeedsMoreOfEveryTruncatedMessage) {
     const auto check = [](MessageParser::Kind kind, const std::string& bytes) {
         for (std::size_t length = 0; length < bytes.size(); ++length)
             EXPECT_EQ(parse_in_pieces(kind, std::string_view(bytes).substr(0, length), 7).step, MessageParser::Step::need_more)

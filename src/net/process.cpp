@@ -14,9 +14,11 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fstream>
+#include <linux/capability.h>
 #include <memory>
 #include <optional>
 #include <pthread.h>
+#include <pwd.h>
 #include <spawn.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -112,6 +114,35 @@ Result<std::string> find_program(const ProcessSpec& spec) {
     return Error{Code::not_found, fmt::format("there is no program {} in PATH", name), "install it, or give its full path"};
 }
 
+constexpr const char* setpriv = "/usr/bin/setpriv";
+
+/// The program under util-linux's setpriv, which gives up privileges and becomes the program. It is a process of its own: a child
+/// that changes its account while it still shares memory with this process could be manipulated by other processes of that account.
+Result<std::string> give_up_privileges(ProcessSpec& spec, std::string program) {
+    if (!spec.user && !spec.no_new_privileges) return program;
+    if (::access(setpriv, X_OK) != 0)
+        return Error{Code::not_found, fmt::format("there is no {} to run {} without privileges", setpriv, program),
+                     "install the package util-linux"};
+    std::vector<std::string> argv{setpriv, "--no-new-privs"};
+    if (spec.user) {
+        argv.push_back(fmt::format("--reuid={}", spec.user->uid));
+        argv.push_back(fmt::format("--regid={}", spec.user->gid));
+        argv.insert(argv.end(), {"--clear-groups", "--inh-caps=-all"}); // ambient capabilities go with the inheritable ones
+    }
+    argv.insert(argv.end(), {"--", std::move(program)});
+    argv.insert(argv.end(), std::make_move_iterator(spec.argv.begin() + 1), std::make_move_iterator(spec.argv.end()));
+    spec.argv = std::move(argv);
+    return std::string(setpriv);
+}
+
+/// Whether this process has a capability in effect.
+bool has_capability(int number) {
+    std::ifstream file("/proc/self/status");
+    for (std::string line; std::getline(file, line);)
+        if (line.starts_with("CapEff:")) return (std::strtoull(line.c_str() + 7, nullptr, 16) >> number & 1U) != 0;
+    return ::geteuid() == 0;
+}
+
 /// Writes without the signal that a closed pipe would send to this process.
 ssize_t write_to_pipe(int fd, const char* data, std::size_t size) {
     sigset_t pipe_signal, before, pending;
@@ -184,14 +215,14 @@ Result<pid_t> spawn_program(const ProcessSpec& spec, const std::string& program,
     pid_t pid = -1;
     const int error = ::posix_spawn(&pid, program.c_str(), &spawn.actions, &spawn.attributes, argv.data(), environment.data());
     if (error == 0) return pid;
-    const auto words = fmt::format("cannot run {}: {}", program, std::strerror(error));
-    if (error == ENOENT || error == ENOTDIR) return Error{Code::not_found, words, "check the interpreter in its first line"};
-    if (error == EACCES || error == EPERM) return Error{Code::denied, words};
-    if (error == ENOEXEC || error == E2BIG) return Error{Code::invalid, words};
-    return Error{Code::unavailable, words};
+    const auto message = fmt::format("cannot run {}: {}", program, std::strerror(error));
+    if (error == ENOENT || error == ENOTDIR) return Error{Code::not_found, message, "check the interpreter in its first line"};
+    if (error == EACCES || error == EPERM) return Error{Code::denied, message};
+    if (error == ENOEXEC || error == E2BIG) return Error{Code::invalid, message};
+    return Error{Code::unavailable, message};
 }
 
-/// Whether somebody in the group is more than a zombie. Orphans are init's to reap, and not every container's init hurries.
+/// Whether the group has a process that is not a zombie. Init reaps orphans, in some containers only after a while.
 bool has_living_member(pid_t group) {
     std::error_code error;
     for (std::filesystem::directory_iterator at("/proc", error), end; !error && at != end; at.increment(error)) {
@@ -211,7 +242,7 @@ bool has_living_member(pid_t group) {
     return false;
 }
 
-/// A child under way. Callbacks on the loop hold it, so that it is reaped even if nobody waits any more.
+/// A running child. Callbacks on the loop own it, so that it is reaped even if the caller was destroyed.
 class Child : public std::enable_shared_from_this<Child> {
 public:
     Child(const asio::any_io_executor& executor, ProcessSpec spec_)
@@ -237,7 +268,7 @@ public:
         wait_for_exit();
     }
 
-    /// SIGTERM or SIGKILL to all of the group. Only while it exists: then nobody else can have its number.
+    /// Signals the group. Only while the child is not reaped, so that its number cannot be reused.
     void signal_group(int number) {
         if (!group_ended()) ::kill(-pid, number);
     }
@@ -255,7 +286,7 @@ public:
     asio::steady_timer pause;
     pid_t pid = -1;
     bool exited = false;
-    bool ending = false; // we told its group to go
+    bool ending = false; // the group was signalled
     ProcessResult result;
 
 private:
@@ -295,16 +326,16 @@ private:
     }
 
     void wait_for_exit() {
-        auto look = [self = shared_from_this()](const ErrorCode& error) {
+        auto check_exit = [self = shared_from_this()](const ErrorCode& error) {
             if (error || self->exited) return;
             self->reap();
             if (!self->exited) self->wait_for_exit();
         };
         if (exit.is_open()) {
-            exit.async_wait(Descriptor::wait_read, std::move(look));
+            exit.async_wait(Descriptor::wait_read, std::move(check_exit));
         } else { // no descriptor for it to be had: out of them, or an old kernel
             pause.expires_after(10ms);
-            pause.async_wait(std::move(look));
+            pause.async_wait(std::move(check_exit));
         }
     }
 
@@ -349,7 +380,7 @@ thread_local std::array<char, 64 * 1024> Child::piece_;
 asio::awaitable<void> end_group(std::shared_ptr<Child> child) {
     const auto executor = co_await asio::this_coro::executor;
     asio::steady_timer poll(executor);
-    // A caller who is cancelled again meanwhile must not leave the group half ended.
+    // A second cancellation of the caller must not interrupt the end of the group.
     const bool throws = co_await asio::this_coro::throw_if_cancelled();
     co_await asio::this_coro::throw_if_cancelled(false);
     child->ending = true;
@@ -373,6 +404,19 @@ asio::awaitable<void> end_group(std::shared_ptr<Child> child) {
 
 } // namespace
 
+Result<std::optional<ProcessUser>> account_named(const std::string& name) {
+    std::vector<char> buffer(16 << 10);
+    passwd entry{};
+    passwd* found = nullptr;
+    if (::getpwnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr)
+        return Error{Code::invalid, fmt::format("there is no account {}", name)};
+    if (entry.pw_uid == 0) return Error{Code::invalid, fmt::format("{} is root, and programs of checks never run as root", name)};
+    if (entry.pw_uid == ::geteuid()) return std::optional<ProcessUser>{};
+    if (!has_capability(CAP_SETUID) || !has_capability(CAP_SETGID) || !has_capability(CAP_KILL))
+        return Error{Code::denied, fmt::format("this process may not start programs as {}", name)};
+    return std::optional(ProcessUser{entry.pw_uid, entry.pw_gid});
+}
+
 Task<ProcessResult> run_process(Context ctx, ProcessSpec spec) {
     CO_TRY(const auto program, find_program(spec));
     for (const auto& argument : spec.argv)
@@ -389,7 +433,8 @@ Task<ProcessResult> run_process(Context ctx, ProcessSpec spec) {
     CO_TRY(auto out_pipe, make_pipe(Direction::from_child));
     CO_TRY(auto error_pipe, make_pipe(Direction::from_child));
     Ends its{std::move(in_pipe.its), std::move(out_pipe.its), std::move(error_pipe.its)};
-    CO_TRY(const auto pid, spawn_program(spec, program, its));
+    CO_TRY(const auto started, give_up_privileges(spec, program));
+    CO_TRY(const auto pid, spawn_program(spec, started, its));
     its = {};
 
     auto child = std::make_shared<Child>(co_await asio::this_coro::executor, std::move(spec));
@@ -402,7 +447,7 @@ Task<ProcessResult> run_process(Context ctx, ProcessSpec spec) {
         // Ending the group is not cut short: the caller would leave a process behind.
         if (cancelled) co_await asio::this_coro::reset_cancellation_state();
         co_await end_group(child);
-        if (cancelled) co_return Error{Code::cancelled, fmt::format("{} was ended because the caller gave up", program)};
+        if (cancelled) co_return Error{Code::cancelled, fmt::format("{} was ended because the caller was cancelled", program)};
         co_return Error{Code::timeout, fmt::format("{} was ended because it was not done in time", program)};
     }
     co_return std::move(child->result);

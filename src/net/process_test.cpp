@@ -1,4 +1,4 @@
-#include "core/testing.h"
+#include "core/test_fixture.h"
 #include "net/process.h"
 
 #include <boost/asio/as_tuple.hpp>
@@ -44,7 +44,7 @@ asio::awaitable<void> a_while(Duration time) {
 
 } // namespace
 
-CO_TEST(Process, GivesOutputErrorsAndExitStatus) {
+CO_TEST(Process, ReturnsOutputErrorsAndExitStatus) {
     auto ran = co_await run_process(Context::background(), shell("echo out; echo err >&2; exit 3"));
     CO_ASSERT_OK(ran);
     EXPECT_EQ(ran->exit_code, 3);
@@ -54,21 +54,21 @@ CO_TEST(Process, GivesOutputErrorsAndExitStatus) {
     EXPECT_TRUE(all_reaped());
 }
 
-CO_TEST(Process, TellsWhichSignalEndedIt) {
+CO_TEST(Process, ReportsTheSignalThatEndedIt) {
     auto ran = co_await run_process(Context::background(), shell("kill -KILL $$"));
     CO_ASSERT_OK(ran);
     EXPECT_EQ(ran->signal, SIGKILL);
     EXPECT_EQ(ran->exit_code, -1);
 }
 
-CO_TEST(Process, ArgumentsGoThroughNoShell) {
+CO_TEST(Process, NoShellInterpretsArguments) {
     ProcessSpec spec{.argv = {"printf", "%s|", "$HOME", "a b", "'", ";true", ""}};
     auto ran = co_await run_process(Context::background(), spec);
     CO_ASSERT_OK(ran);
     EXPECT_EQ(ran->output, "$HOME|a b|'|;true||");
 }
 
-CO_TEST(Process, HasOnlyTheEnvironmentItWasGivenAndPath) {
+CO_TEST(Process, HasOnlyTheGivenEnvironmentAndPath) {
     ::setenv("ORRERY_TEST_SECRET", "x", 1);
     auto ran = co_await run_process(Context::background(), {.argv = {"env"}, .environment = {{"ONE", "1"}}});
     ::unsetenv("ORRERY_TEST_SECRET");
@@ -108,7 +108,7 @@ CO_TEST(Process, AMissingProgramIsNotFoundAndOneWithoutPermissionDenied) {
     EXPECT_TRUE(all_reaped());
 }
 
-CO_TEST(Process, LargeInputAndOutputAtOnceDoNotLockUp) {
+CO_TEST(Process, LargeInputAndOutputDoNotDeadlock) {
     std::string input(8 << 20, 'x');
     for (std::size_t at = 0; at < input.size(); at += 80) input[at] = '\n';
     auto ran = co_await run_process(Context::background(), {.argv = {"cat"}, .input = input, .max_output = 16 << 20});
@@ -117,7 +117,7 @@ CO_TEST(Process, LargeInputAndOutputAtOnceDoNotLockUp) {
     EXPECT_FALSE(ran->truncated);
 }
 
-CO_TEST(Process, WhatIsBeyondTheLimitIsDroppedButHandedOn) {
+CO_TEST(Process, OutputOverTheLimitIsPassedOnButNotKept) {
     std::size_t seen = 0;
     auto spec = shell("head -c 300000 /dev/zero; head -c 10 /dev/zero >&2");
     spec.max_output = 1000;
@@ -130,7 +130,7 @@ CO_TEST(Process, WhatIsBeyondTheLimitIsDroppedButHandedOn) {
     EXPECT_EQ(seen, 300010u);
 }
 
-CO_TEST(Process, AChildThatDoesNotReadItsInputIsNoTrouble) {
+CO_TEST(Process, AChildThatDoesNotReadItsInputIsNotAnError) {
     auto ran = co_await run_process(Context::background(), {.argv = {"true"}, .input = std::string(4 << 20, 'x')});
     CO_ASSERT_OK(ran);
     EXPECT_TRUE(ran->succeeded());
@@ -150,7 +150,7 @@ CO_TEST(Process, AtTheDeadlineTheWholeGroupIsEnded) {
     EXPECT_TRUE(all_reaped());
 }
 
-CO_TEST(Process, WhoIgnoresTermIsKilled) {
+CO_TEST(Process, AProcessThatIgnoresSigtermIsKilled) {
     std::string output;
     auto spec = shell("trap '' TERM; (trap '' TERM; sleep 600; sleep 600) & echo $!; while :; do sleep 1; done");
     spec.term_grace = 100ms;
@@ -164,7 +164,7 @@ CO_TEST(Process, WhoIgnoresTermIsKilled) {
     EXPECT_TRUE(all_reaped());
 }
 
-CO_TEST(Process, AGroupHasTimeToCleanUpAfterItsLeaderWent) {
+CO_TEST(Process, AGroupHasTimeToCleanUpAfterItsLeaderEnded) {
     orrery::testing::TemporaryFolder folder;
     auto spec = shell("(trap 'sleep 0.2; touch cleaned; exit' TERM; touch ready; while :; do sleep 0.05; done) & sleep 600");
     spec.folder = folder.path();
@@ -243,7 +243,7 @@ CO_TEST(Process, LeavesNoDescriptorOpen) {
     EXPECT_TRUE(first.ok());
 }
 
-TEST(Process, SeveralLoopsRunChildrenAtOnce) {
+TEST(Process, SeveralLoopsRunChildrenConcurrently) {
     std::vector<std::thread> threads;
     std::atomic<int> good = 0;
     for (int thread = 0; thread < 4; ++thread) {

@@ -1,8 +1,9 @@
 #include "net/ssh.h"
 
+#include "core/component.h"
 #include "core/log.h"
+#include "net/cross_loop_call.h"
 #include "net/ssh_connection.h"
-#include "net/ssh_crossing.h"
 
 #include <boost/asio/io_context.hpp>
 #include <fmt/format.h>
@@ -25,7 +26,7 @@ std::string SshTarget::text() const {
 
 namespace {
 
-/// What tells connections apart. The key's text is only in memory.
+/// The identity of a connection. The text of the key is in memory only.
 std::string identity_of(const SshTarget& target) {
     auto out = fmt::format("{}\n{}\n{}\n{}", target.text(), target.port, target.host_key, target.private_key);
     if (target.jump) out += "\nvia " + identity_of(*target.jump);
@@ -48,13 +49,13 @@ struct Ssh::State {
         : home(std::move(home_)),
           loop(1),
           guard(loop.get_executor()),
-          tasks(loop.get_executor()),
-          place{loop.get_executor(), home, options, tasks},
+          tasks(loop.get_executor(), Component::of(home)),
+          runtime{loop.get_executor(), home, options, tasks},
           logins_free(loop.get_executor()),
           all_left(loop.get_executor()),
           thread([this] { loop.run(); }) {}
 
-    /// A connection, or the way to one. Those who come while it is being opened wait for it.
+    /// A connection, or an attempt to open one, for which later callers wait.
     struct Line {
         explicit Line(const asio::any_io_executor& executor) : opened(executor) {}
         std::shared_ptr<SshConnection> connection;
@@ -70,16 +71,18 @@ struct Ssh::State {
     Task<std::shared_ptr<SshConnection>> open_bounded(Context ctx, SshTarget target);
     Task<std::shared_ptr<SshConnection>> jump_of(Context ctx, const SshTarget& target);
     Task<SshResult> run(Context ctx, SshTarget target, SshCommand command);
-    Task<std::string> look(Context ctx, SshTarget target);
+    Task<std::string> fetch_host_key(Context ctx, SshTarget target);
     Task<Unit> end();
+    void note_reach(const std::string& target, const Error* error);
 
     asio::any_io_executor home;
+    std::map<std::string, SshReach> reaches; ///< by the target's text; home loop only
     asio::io_context loop;
     asio::executor_work_guard<asio::io_context::executor_type> guard;
-    TaskGroup tasks;
-    SshPlace place;
+    TaskGroup tasks; ///< failures are those of the component that `home` belongs to
+    SshRuntime runtime;
     std::map<std::string, std::shared_ptr<Line>> lines;
-    std::map<std::string, std::string> first_keys; // what was trusted at first sight, until the caller gives it as the pinned one
+    std::map<std::string, std::string> first_keys; // host keys that were trusted on first use, until the caller pins them
     std::size_t logins = 0;
     Notifier logins_free;
     std::size_t callers = 0; // whose work is on the thread
@@ -120,13 +123,13 @@ Task<std::shared_ptr<SshConnection>> Ssh::State::jump_of(Context ctx, const SshT
 
 Task<std::shared_ptr<SshConnection>> Ssh::State::open_bounded(Context ctx, SshTarget target) {
     CO_TRY(auto jump, co_await jump_of(ctx, target));
-    while (logins >= place.options.max_logins) {
+    while (logins >= runtime.options.max_logins) {
         CO_TRY(std::ignore, co_await logins_free.wait(ctx));
     }
     ++logins;
     // Each try has its time; a host that turns us away early is tried some times more.
-    auto opened =
-        co_await SshConnection::open(ctx.with_timeout(place.options.login_timeout * 2), place, std::move(target), std::move(jump));
+    auto opened = co_await SshConnection::open(ctx.with_timeout(runtime.options.login_timeout * 2), runtime, std::move(target),
+                                               std::move(jump));
     --logins;
     logins_free.notify_all();
     co_return std::move(opened);
@@ -134,8 +137,8 @@ Task<std::shared_ptr<SshConnection>> Ssh::State::open_bounded(Context ctx, SshTa
 
 asio::awaitable<void> Ssh::State::open(Context ctx, SshTarget target, std::string identity, std::shared_ptr<Line> line) {
     co_await asio::this_coro::throw_if_cancelled(false);
-    // On behalf of all who wait for it: not the first one's deadline.
-    auto opened = co_await open_bounded(ctx.without_deadline().with_timeout(place.options.login_timeout * 3), std::move(target));
+    // For all waiting callers, so it does not use the deadline of the first one.
+    auto opened = co_await open_bounded(ctx.without_deadline().with_timeout(runtime.options.login_timeout * 3), std::move(target));
     line->opening = false;
     if (opened.ok()) {
         line->connection = std::move(*opened);
@@ -148,12 +151,12 @@ asio::awaitable<void> Ssh::State::open(Context ctx, SshTarget target, std::strin
 
 std::shared_ptr<Ssh::State::Line> Ssh::State::line_to(const std::string& identity) {
     if (const auto found = lines.find(identity); found != lines.end()) return found->second;
-    // A new host: time to forget those whose connection is gone and whom nobody asks for.
+    // A new host: also remove hosts without connection and waiting callers.
     std::erase_if(lines, [](const auto& item) {
         const auto& line = *item.second;
         return !line.opening && line.waiting == 0 && (!line.connection || !line.connection->alive());
     });
-    return lines.emplace(identity, std::make_shared<Line>(place.executor)).first->second;
+    return lines.emplace(identity, std::make_shared<Line>(runtime.executor)).first->second;
 }
 
 Task<std::shared_ptr<SshConnection>> Ssh::State::connection(Context ctx, SshTarget target) {
@@ -182,7 +185,7 @@ Task<std::shared_ptr<SshConnection>> Ssh::State::connection(Context ctx, SshTarg
             }
             tasks.spawn(open(ctx, target, identity, line));
         }
-        if (line->waiting >= place.options.max_waiting)
+        if (line->waiting >= runtime.options.max_waiting)
             co_return Error{Code::throttled,
                             fmt::format("{} commands wait for a connection to {} already", line->waiting, target.text())};
         ++line->waiting;
@@ -204,11 +207,11 @@ Task<SshResult> Ssh::State::run(Context ctx, SshTarget target, SshCommand comman
     co_return co_await found->run(ctx, std::move(command));
 }
 
-Task<std::string> Ssh::State::look(Context ctx, SshTarget target) {
+Task<std::string> Ssh::State::fetch_host_key(Context ctx, SshTarget target) {
     const Visit visit(*this);
     CO_TRY(auto jump, co_await jump_of(ctx, target));
-    co_return co_await SshConnection::look(ctx.with_timeout(place.options.login_timeout), place, std::move(target),
-                                           std::move(jump));
+    co_return co_await SshConnection::fetch_host_key(ctx.with_timeout(runtime.options.login_timeout), runtime, std::move(target),
+                                                     std::move(jump));
 }
 
 Task<Unit> Ssh::State::end() {
@@ -225,18 +228,36 @@ Task<Unit> Ssh::State::end() {
 
 Task<SshResult> Ssh::run(Context ctx, SshTarget target, SshCommand command) {
     auto state = state_;
-    co_return co_await cross(state->place.executor, state->run(ctx, std::move(target), std::move(command)));
+    const auto text = target.text();
+    auto ran = co_await run_on(state->runtime.executor, state->run(ctx, std::move(target), std::move(command)));
+    state->note_reach(text, ran.ok() ? nullptr : &ran.error());
+    co_return ran;
+}
+
+std::optional<SshReach> Ssh::last_reach(const std::string& target_text) const {
+    const auto found = state_->reaches.find(target_text);
+    return found == state_->reaches.end() ? std::nullopt : std::optional(found->second);
+}
+
+void Ssh::State::note_reach(const std::string& target, const Error* error) {
+    constexpr std::size_t max_reaches = 20'000;
+    // Any other error is about the command, or about the caller.
+    const bool lost =
+        error != nullptr && (error->code == Code::unavailable || error->code == Code::denied || error->code == Code::timeout);
+    if (error != nullptr && !lost) return;
+    if (reaches.size() >= max_reaches && !reaches.contains(target)) reaches.erase(reaches.begin());
+    reaches[target] = {real_clock().wall(), !lost, lost ? error->message : std::string()};
 }
 
 Task<std::string> Ssh::shown_host_key(Context ctx, SshTarget target) {
     auto state = state_;
-    co_return co_await cross(state->place.executor, state->look(ctx, std::move(target)));
+    co_return co_await run_on(state->runtime.executor, state->fetch_host_key(ctx, std::move(target)));
 }
 
 asio::awaitable<void> Ssh::stop() {
     auto state = state_;
     if (state->thread.joinable()) {
-        std::ignore = co_await cross(state->place.executor, state->end());
+        std::ignore = co_await run_on(state->runtime.executor, state->end());
         state->guard.reset();
         state->thread.join(); // what is left are handlers that end at once
     }

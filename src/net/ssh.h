@@ -6,60 +6,68 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace orrery::net {
 
-/// Where to log in, as whom, and how to know that it is really that host.
+/// Address, account and keys for a login.
 struct SshTarget {
     std::string host; ///< address or name
     std::uint16_t port = 22;
     std::string user = "root";
-    std::string private_key; ///< OpenSSH's or PEM's text, without a passphrase. Stays in memory
-    std::string host_key;    ///< "ssh-ed25519 AAAA...": no other is accepted
-    /// Asked, on the pool's home loop, where `host_key` is empty: with the key that the host showed, before anything is sent to it.
-    /// Ok: trust it from now on (and keep it). Without this function a host whose key is not known is refused.
+    std::string private_key; ///< OpenSSH or PEM format, without a passphrase; never written to disk
+    std::string host_key;    ///< "ssh-ed25519 AAAA..."; other keys are rejected
+    /// Called on the home loop when `host_key` is empty, with the key that the host presented, before anything is sent to the host.
+    /// Ok means: trust the key; the function stores it. Without this function, hosts with unknown keys are rejected.
     std::function<Task<Unit>(Context, std::string host_key)> on_first_key;
-    std::shared_ptr<const SshTarget> jump; ///< go through this host
+    std::shared_ptr<const SshTarget> jump; ///< connect through this host
 
-    /// "root@192.0.2.11", with the port where it is not 22.
+    /// "root@192.0.2.11", with the port unless it is 22.
     std::string text() const;
 };
 
-/// A command for a host. `argv` is quoted word by word: no shell there sees more than words.
+/// A command for a host. Each item of `argv` is quoted, so that the shell on the host interprets nothing in it.
 struct SshCommand {
     std::vector<std::string> argv;
-    std::shared_ptr<const std::string> input; ///< its standard input, then end of file; null: none
-    bool sudo = false;                        ///< as root, by `sudo -n`: never a question, never a terminal
-    std::size_t max_output = 1 << 20;         ///< per stream, kept in the result; what is beyond is dropped and `truncated` set
-    /// Called on the home loop with each piece (stream 1 or 2), one at a time; the host is held back meanwhile. Nothing is kept in
-    /// the result then. An error ends the command's channel and is what `run` returns.
+    std::shared_ptr<const std::string> input; ///< standard input, then end of file; null: empty
+    bool sudo = false;                        ///< run as root with `sudo -n`: no password prompt, no terminal
+    std::size_t max_output = 1 << 20;         ///< per stream in the result; the excess is dropped and `truncated` is set
+    /// Called on the home loop with each piece (stream 1 or 2), one at a time; flow control slows the host down. The result then
+    /// has no output. An error closes the channel of the command, and `run` returns it.
     std::function<Task<Unit>(int stream, std::string piece)> on_output;
-    /// Set, where it is given, when the host is about to be told: before that an error means that nothing was run.
+    /// If not null, set just before the command is sent to the host: an error while it is false means that nothing was run.
     std::shared_ptr<std::atomic<bool>> begun;
 };
 
 struct SshResult {
-    int exit_code = -1; ///< -1 when a signal ended it, or the host never said
+    int exit_code = -1; ///< -1 when a signal ended it, or the host sent none
     std::string signal; ///< "KILL"
     std::string output, errors;
     bool truncated = false;
 };
 
-struct SshOptions {
-    Duration login_timeout = std::chrono::seconds(10); ///< for a connection and its login
-    int login_tries = 6;                             ///< where the host closes before it says hello, as it does when too many knock
-    std::size_t max_logins = 32;                     ///< at once, over all hosts
-    std::size_t max_channels = 8;                    ///< at once, over one connection; further commands wait
-    std::size_t max_waiting = 1024;                  ///< for one host; further commands are `throttled`
-    Duration keep_alive = std::chrono::seconds(15);  ///< asked that often; after three silences the connection is given up
-    Duration idle_timeout = std::chrono::minutes(5); ///< a connection nobody uses is closed
+/// Whether the last command for a host had a connection.
+struct SshReach {
+    WallTime time{};
+    bool reached = false;
+    std::string message; ///< why the host was not reached
 };
 
-/// Commands on many hosts over SSH: one connection a host, kept and shared, on a thread of its own. Belongs to the home loop: all
-/// calls come from there and are answered there.
+struct SshOptions {
+    Duration login_timeout = std::chrono::seconds(10); ///< for a connection and its login
+    int login_tries = 6;            ///< when the host closes the connection before its banner, as sshd does beyond MaxStartups
+    std::size_t max_logins = 32;    ///< concurrent, over all hosts
+    std::size_t max_channels = 8;   ///< concurrent, on one connection; further commands wait
+    std::size_t max_waiting = 1024; ///< for one host; further commands are `throttled`
+    Duration keep_alive = std::chrono::seconds(15);  ///< interval; after three without a response the connection is closed
+    Duration idle_timeout = std::chrono::minutes(5); ///< of an unused connection
+};
+
+/// Runs commands on many hosts over SSH, with one shared, persistent connection per host, on a thread of its own. Callers use it on
+/// the home loop only; coroutines resume there.
 ///
 ///     auto ran = co_await ssh.run(ctx, {.host = "192.0.2.11", .private_key = key, .host_key = pinned}, {.argv = {"uname", "-r"}});
 class Ssh {
@@ -70,13 +78,16 @@ public:
     Ssh(const Ssh&) = delete;
     Ssh& operator=(const Ssh&) = delete;
 
-    /// Runs it to its end. A command that was begun is not ended with the caller, the deadline or the connection: the host decides.
-    /// `unavailable`: no connection, or it broke; `denied`: the key was refused, or the host is not who it should be (both
-    /// fingerprints are in the words); `timeout`; `cancelled`; `throttled`: too many wait for this host; `invalid`: a bad key.
+    /// Runs a command and waits for its end. The end of the caller, of the deadline or of the connection does not end a command
+    /// that was started; that is up to the host. Errors: `unavailable`: the connection failed or broke; `denied`: the host rejected
+    /// our key, or presented a different host key (the message has both fingerprints); `timeout`; `cancelled`; `throttled`: too
+    /// many commands wait for this host; `invalid`: a bad key.
     Task<SshResult> run(Context ctx, SshTarget target, SshCommand command);
-    /// The key a host shows, as `SshTarget::host_key` takes it. Nobody logs in.
+    /// Fetches the key that a host presents, in the format of `SshTarget::host_key`, without a login.
     Task<std::string> shown_host_key(Context ctx, SshTarget target);
-    /// Ends all connections and the thread; what is under way ends with `cancelled`.
+    /// The result of the last `run` for a target (by `SshTarget::text`) since this process started; nullopt before the first.
+    std::optional<SshReach> last_reach(const std::string& target_text) const;
+    /// Closes all connections and ends the thread; running commands return `cancelled`.
     asio::awaitable<void> stop();
 
 private:
@@ -84,9 +95,9 @@ private:
     std::shared_ptr<State> state_;
 };
 
-/// "SHA256:..." of a public key ("ssh-ed25519 AAAA..."). `invalid` for what is none.
+/// The fingerprint "SHA256:..." of a public key ("ssh-ed25519 AAAA..."). Errors: `invalid`.
 Result<std::string> ssh_fingerprint(std::string_view public_key);
-/// `invalid` with a remedy for what is no private key, or one with a passphrase.
+/// Errors: `invalid` with a remedy when the text is not a private key, or the key has a passphrase.
 Result<Unit> check_ssh_private_key(const std::string& text);
 
 } // namespace orrery::net

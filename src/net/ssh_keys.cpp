@@ -1,5 +1,6 @@
 #include "net/ssh_keys.h"
 
+#include "core/truncate.h"
 #include "net/ssh.h"
 
 #include <fmt/format.h>
@@ -42,7 +43,7 @@ Result<SshKey> read_ssh_private_key(const std::string& text) {
 }
 
 Result<SshKey> read_ssh_public_key(std::string_view text) {
-    const Error bad{Code::invalid, fmt::format("\"{}\" is no public key", text.substr(0, 40)),
+    const Error bad{Code::invalid, fmt::format("\"{}\" is no public key", truncate(text, 40)),
                     "write it as in a known_hosts file, without the host: \"ssh-ed25519 AAAA...\""};
     const auto space = text.find(' ');
     if (space == std::string_view::npos || text.size() > 16 * 1024) return bad;

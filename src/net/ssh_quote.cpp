@@ -4,7 +4,7 @@ namespace orrery::net {
 
 std::string shell_quote(std::string_view text) {
     constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,+@%";
-    // A leading "~" or "=" means something to some shells; an empty word would vanish.
+    // Some shells expand a leading "~" or "="; an empty argument would disappear.
     if (!text.empty() && text.find_first_not_of(plain) == std::string_view::npos) return std::string(text);
     std::string out = "'";
     for (const char c : text) {

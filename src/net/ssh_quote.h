@@ -6,10 +6,10 @@
 
 namespace orrery::net {
 
-/// One word of a POSIX shell's command line that means exactly `text`, whatever is in it (but no NUL). The only place where a
-/// command line is made of arguments.
+/// Quotes `text` as one word for a POSIX shell. `text` may contain anything except NUL. All command lines are built with this
+/// function.
 std::string shell_quote(std::string_view text);
-/// The arguments as a command line: each quoted, a space between.
+/// The quoted arguments, separated by spaces.
 std::string shell_command(const std::vector<std::string>& argv);
 
 } // namespace orrery::net

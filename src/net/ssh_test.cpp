@@ -1,8 +1,8 @@
-#include "core/testing.h"
+#include "core/test_fixture.h"
 #include "net/process.h"
 #include "net/ssh.h"
+#include "net/ssh_fixture.h"
 #include "net/ssh_quote.h"
-#include "net/ssh_testing.h"
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/bind_cancellation_slot.hpp>
@@ -56,7 +56,7 @@ Context soon() { return Context::background().with_timeout(20s); }
 
 } // namespace
 
-TEST(ShellQuote, WordsComeThroughAShellAsTheyWere) {
+TEST(ShellQuote, AShellReturnsQuotedTextUnchanged) {
     EXPECT_EQ(shell_command({"ls", "-l", "/tmp"}), "ls -l /tmp");
     EXPECT_EQ(shell_quote(""), "''");
     EXPECT_EQ(shell_quote("it's"), "'it'\\''s'");
@@ -64,7 +64,7 @@ TEST(ShellQuote, WordsComeThroughAShellAsTheyWere) {
     EXPECT_EQ(shell_quote("a=b"), "'a=b'");
 }
 
-CO_TEST(ShellQuote, NoByteMeansAnythingToAShell) {
+CO_TEST(ShellQuote, NoByteIsSpecialToAShell) {
     std::vector<std::string> words{"printf", "%s\\n"};
     std::string expected;
     for (int byte = 1; byte < 256; ++byte) {
@@ -80,7 +80,7 @@ CO_TEST(ShellQuote, NoByteMeansAnythingToAShell) {
     EXPECT_EQ(ran->output, expected);
 }
 
-TEST(SshKeys, WhatIsNoKeyIsRefusedInWords) {
+TEST(SshKeys, InvalidKeysAreRefusedWithAMessage) {
     EXPECT_THAT(check_ssh_private_key("hello").error().message, HasSubstr("no private key"));
     EXPECT_THAT(
         check_ssh_private_key("-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n").error().message,
@@ -92,7 +92,7 @@ TEST(SshKeys, WhatIsNoKeyIsRefusedInWords) {
     EXPECT_EQ(known.ok() ? *known : "", "SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU");
 }
 
-CO_TEST(Ssh, GivesOutputErrorsAndExitStatus) {
+CO_TEST(Ssh, ReturnsOutputErrorsAndExitStatus) {
     CO_NEEDS_SSHD();
     TestSshd sshd;
     Ssh ssh(loop.get_executor());
@@ -112,7 +112,7 @@ CO_TEST(Ssh, GivesOutputErrorsAndExitStatus) {
     EXPECT_EQ(sshd.connections(), 1);
 }
 
-CO_TEST(Ssh, LargeInputAndOutputAtOnceDoNotLockUp) {
+CO_TEST(Ssh, LargeInputAndOutputDoNotDeadlock) {
     CO_NEEDS_SSHD();
     TestSshd sshd;
     Ssh ssh(loop.get_executor());
@@ -135,7 +135,7 @@ CO_TEST(Ssh, LargeInputAndOutputAtOnceDoNotLockUp) {
     EXPECT_EQ(deaf->output, "heard nothing\n");
 }
 
-CO_TEST(Ssh, OutputIsHandedOnInOrderAndHoldsTheHostBack) {
+CO_TEST(Ssh, OutputIsPassedOnInOrderWithBackpressure) {
     CO_NEEDS_SSHD();
     TestSshd sshd;
     Ssh ssh(loop.get_executor());
@@ -161,7 +161,7 @@ CO_TEST(Ssh, OutputIsHandedOnInOrderAndHoldsTheHostBack) {
     EXPECT_EQ(refused.error().code, Code::no_space);
 }
 
-CO_TEST(Ssh, ManyCommandsShareOneConnectionSomeAtATime) {
+CO_TEST(Ssh, ConcurrentCommandsShareOneConnectionWithinALimit) {
     CO_NEEDS_SSHD();
     TestSshd sshd("MaxSessions 10");
     Ssh ssh(loop.get_executor());
@@ -181,7 +181,7 @@ CO_TEST(Ssh, ManyCommandsShareOneConnectionSomeAtATime) {
     EXPECT_EQ(sshd.connections(), 1);
 }
 
-CO_TEST(Ssh, AHostThatAllowsFewerSessionsIsWaitedFor) {
+CO_TEST(Ssh, CommandsWaitForAFreeSessionOfTheHost) {
     CO_NEEDS_SSHD();
     TestSshd sshd("MaxSessions 2");
     Ssh ssh(loop.get_executor());
@@ -234,7 +234,7 @@ CO_TEST(Ssh, AChangedHostKeyIsRefusedWithBothFingerprints) {
     CO_ASSERT_OK(right);
 }
 
-CO_TEST(Ssh, AnUnknownHostIsRefusedUnlessSomebodyTrustsIt) {
+CO_TEST(Ssh, AnUnknownHostIsRefusedUnlessItsKeyIsTrusted) {
     CO_NEEDS_SSHD();
     TestSshd sshd;
     Ssh ssh(loop.get_executor());
@@ -257,7 +257,7 @@ CO_TEST(Ssh, AnUnknownHostIsRefusedUnlessSomebodyTrustsIt) {
     sshd.change_host_key();
     co_await ssh_pause(50ms);
     auto changed = co_await ssh.run(soon(), target, in_shell("true"));
-    auto looked = co_await ssh.shown_host_key(soon(), target);
+    auto shown_key = co_await ssh.shown_host_key(soon(), target);
     target.host = "localhost"; // another identity: asked again, and refused
     target.on_first_key = [](Context, std::string) -> Task<Unit> { co_return Error{Code::denied, "not that one"}; };
     auto refused = co_await ssh.run(soon(), target, in_shell("true"));
@@ -271,13 +271,13 @@ CO_TEST(Ssh, AnUnknownHostIsRefusedUnlessSomebodyTrustsIt) {
     EXPECT_EQ(shown, key);
     CO_ASSERT(!changed.ok());
     EXPECT_EQ(changed.error().code, Code::denied);
-    CO_ASSERT_OK(looked);
-    EXPECT_EQ(*ssh_fingerprint(*looked), *ssh_fingerprint(sshd.host_key()));
+    CO_ASSERT_OK(shown_key);
+    EXPECT_EQ(*ssh_fingerprint(*shown_key), *ssh_fingerprint(sshd.host_key()));
     CO_ASSERT(!refused.ok());
     EXPECT_THAT(refused.error().message, HasSubstr("not that one"));
 }
 
-CO_TEST(Ssh, AKeyThatIsNotLetInIsNamed) {
+CO_TEST(Ssh, ARefusedKeyIsNamed) {
     CO_NEEDS_SSHD();
     TestSshd sshd, other;
     Ssh ssh(loop.get_executor());
@@ -293,15 +293,15 @@ CO_TEST(Ssh, AKeyThatIsNotLetInIsNamed) {
     EXPECT_EQ(none.error().code, Code::invalid);
 }
 
-CO_TEST(Ssh, WhoIsTurnedAwayEarlyTriesAgain) {
+CO_TEST(Ssh, RetriesAfterAnEarlyDisconnect) {
     CO_NEEDS_SSHD();
     TestSshd sshd;
-    sshd.turn_away = 2;
+    sshd.refuse_next = 2;
     Ssh ssh(loop.get_executor(), {.login_tries = 4});
     auto third = co_await ssh.run(soon(), target_of(sshd), in_shell("true"));
     auto target = target_of(sshd);
     target.host = "localhost";
-    sshd.turn_away = 1000;
+    sshd.refuse_next = 1000;
     auto never = co_await ssh.run(soon(), target, in_shell("true"));
     co_await ssh.stop();
     CO_ASSERT_OK(third);
@@ -310,7 +310,7 @@ CO_TEST(Ssh, WhoIsTurnedAwayEarlyTriesAgain) {
     EXPECT_THAT(never.error().remedy, HasSubstr("MaxStartups"));
 }
 
-CO_TEST(Ssh, AHostThatSaysNothingIsGivenUp) {
+CO_TEST(Ssh, ASilentHostIsATimeout) {
     CO_NEEDS_SSHD();
     TestSshd sshd;
     sshd.silent = true;
@@ -348,7 +348,7 @@ CO_TEST(Ssh, DeadlinesAndCancellationEndTheWaitAndLeaveTheConnection) {
     EXPECT_EQ(sshd.connections(), 1);
 }
 
-CO_TEST(Ssh, AConnectionThatBreaksIsMadeAnew) {
+CO_TEST(Ssh, ABrokenConnectionIsReplaced) {
     CO_NEEDS_SSHD();
     TestSshd sshd;
     Ssh ssh(loop.get_executor());
@@ -369,7 +369,7 @@ CO_TEST(Ssh, AConnectionThatBreaksIsMadeAnew) {
     EXPECT_EQ(sshd.connections(), 2);
 }
 
-CO_TEST(Ssh, GoesThroughAJumpHost) {
+CO_TEST(Ssh, ConnectsThroughAJumpHost) {
     CO_NEEDS_SSHD();
     TestSshd gate("AllowTcpForwarding yes"), inner;
     Ssh ssh(loop.get_executor());
@@ -392,7 +392,7 @@ CO_TEST(Ssh, GoesThroughAJumpHost) {
     EXPECT_EQ(closed.error().code, Code::unavailable);
 }
 
-CO_TEST(Ssh, StopsWhateverIsUnderWay) {
+CO_TEST(Ssh, StopEndsRunningCommands) {
     CO_NEEDS_SSHD();
     TestSshd sshd;
     std::optional<Result<SshResult>> outcome;

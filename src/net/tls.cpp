@@ -18,7 +18,7 @@ namespace {
 
 using SslContext = boost::asio::ssl::context;
 
-/// Whether it can be read at all, so that what OpenSSL says later is about its contents.
+/// Checks that the file is readable, so that later errors of OpenSSL are about its contents.
 Result<Unit> readable(std::string_view what, const std::filesystem::path& file) {
     std::error_code ignored;
     if (std::filesystem::is_directory(file, ignored))
@@ -56,7 +56,7 @@ Result<Unit> load_identity(SslContext& context, const std::filesystem::path& cer
     boost::system::error_code error;
     context.use_certificate_chain_file(certificate.string(), error);
     if (error) return tls_file_error("the certificate", certificate, error);
-    // Before the key, so that a key of another certificate is told apart from one that cannot be parsed.
+    // Before the key, to distinguish a key of a different certificate from a malformed one.
     SslContext probe(SslContext::tls);
     probe.set_password_callback([](std::size_t, SslContext::password_purpose) { return std::string(); }, error);
     probe.use_private_key_file(key.string(), SslContext::pem, error);
@@ -100,6 +100,13 @@ Result<std::shared_ptr<TlsContext>> tls_server(const TlsServerOptions& options) 
     tls->context.set_verify_mode(boost::asio::ssl::verify_peer |
                                  (options.require_client_certificate ? boost::asio::ssl::verify_fail_if_no_peer_cert : 0));
     return tls;
+}
+
+Result<Unit> reload_tls(TlsContext& tls, const TlsServerOptions& options) {
+    TRY(auto fresh, tls_server(options));
+    // Connections hold what they were made with (OpenSSL counts references to it).
+    tls.context = std::move(fresh->context);
+    return Unit{};
 }
 
 Result<std::shared_ptr<TlsContext>> tls_client(const TlsClientOptions& options) {

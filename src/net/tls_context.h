@@ -6,7 +6,7 @@
 
 namespace orrery::net {
 
-/// For the wires only: see tls.h.
+/// The definition behind tls.h, private to net.
 class TlsContext {
 public:
     explicit TlsContext(boost::asio::ssl::context::method method) : context(method) {}

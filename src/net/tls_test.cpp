@@ -1,6 +1,6 @@
-#include "net/http_testing.h"
+#include "net/http_fixture.h"
 #include "net/tls.h"
-#include "net/tls_testing.h"
+#include "net/tls_fixture.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ Url https(const HttpServer& server, std::string host = "localhost") { return {"h
 
 } // namespace
 
-CO_TEST(Tls, CarriesRequestsBothWays) {
+CO_TEST(Tls, TransfersRequestsAndAnswers) {
     orrery::testing::TemporaryFolder folder;
     TestAuthority authority(folder.path());
     const auto files = authority.sign("server", "DNS:localhost,IP:127.0.0.1,IP:::1");
@@ -92,7 +92,7 @@ CO_TEST(Tls, RefusesACertificateThatDoesNotVerify) {
     }
 }
 
-CO_TEST(Tls, KnowsClientsByTheirCertificates) {
+CO_TEST(Tls, AuthenticatesClientsByTheirCertificates) {
     orrery::testing::TemporaryFolder folder;
     TestAuthority authority(folder.path()), stranger(folder.path(), "stranger");
     const auto files = authority.sign("server", "DNS:localhost");
@@ -129,7 +129,7 @@ CO_TEST(Tls, KnowsClientsByTheirCertificates) {
     }
 }
 
-CO_TEST(Tls, PlainAndEncryptedEndsThatMeetSaySo) {
+CO_TEST(Tls, MixingPlaintextAndTlsIsReported) {
     orrery::testing::TemporaryFolder folder;
     TestAuthority authority(folder.path());
     const auto files = authority.sign("server", "DNS:localhost,IP:127.0.0.1");
@@ -158,7 +158,7 @@ CO_TEST(Tls, PlainAndEncryptedEndsThatMeetSaySo) {
     co_await plain.stop(1s);
 }
 
-CO_TEST(Tls, AStreamWhoseClientLeavesIsWoken) {
+CO_TEST(Tls, AStreamEndsWhenItsClientDisconnects) {
     orrery::testing::TemporaryFolder folder;
     TestAuthority authority(folder.path());
     const auto files = authority.sign("server", "DNS:localhost");
@@ -181,12 +181,12 @@ CO_TEST(Tls, AStreamWhoseClientLeavesIsWoken) {
     CO_ASSERT_OK(piece);
     EXPECT_EQ(*piece, "x");
     *stream = nullptr;
-    for (int tries = 0; tries < 200 && server.connections() > 0; ++tries) co_await peers::nap(10ms);
+    for (int tries = 0; tries < 200 && server.connections() > 0; ++tries) co_await peers::sleep_for(10ms);
     EXPECT_EQ(server.connections(), 0u);
     co_await server.stop(1s);
 }
 
-TEST(Tls, NamesTheFileThatIsWrongAndWhy) {
+TEST(Tls, ErrorsNameTheFileAndTheCause) {
     orrery::testing::TemporaryFolder folder;
     TestAuthority authority(folder.path());
     const auto one = authority.sign("one", ""), two = authority.sign("two", "");

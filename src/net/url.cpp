@@ -1,3 +1,4 @@
+#include "core/ascii.h"
 #include "net/http_client.h"
 
 #include <boost/asio/ip/address.hpp>
@@ -15,13 +16,6 @@ std::uint16_t default_port(std::string_view scheme) { return scheme == "https" ?
 bool is_host_name(std::string_view host) {
     return !host.empty() && host.size() <= 253 &&
            host.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-._") == std::string_view::npos;
-}
-
-std::string lowered(std::string_view text) {
-    std::string low(text);
-    for (char& c : low)
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
-    return low;
 }
 
 Error bad_url(std::string_view why) {
@@ -47,7 +41,7 @@ Result<Url> parse_url(std::string_view text) {
     Url url;
     const auto colon = text.find("://");
     if (colon == std::string_view::npos) return bad_url("has no scheme");
-    url.scheme = lowered(text.substr(0, colon));
+    url.scheme = ascii_lower(text.substr(0, colon));
     if (url.scheme != "http" && url.scheme != "https") return bad_url("is neither http nor https");
     text.remove_prefix(colon + 3);
 
@@ -67,7 +61,7 @@ Result<Url> parse_url(std::string_view text) {
         if (!authority.empty() && authority.front() != ':') return bad_url("has something between its address and its port");
         port = authority;
     } else {
-        url.host = lowered(authority.substr(0, authority.find(':')));
+        url.host = ascii_lower(authority.substr(0, authority.find(':')));
         if (!is_host_name(url.host)) return bad_url("has no host name or address");
         port = authority.substr(url.host.size());
     }

@@ -1,7 +1,7 @@
 #include "resource/controller.h"
 
 #include "core/log.h"
-#include "store/follow.h"
+#include "store/list_watch.h"
 
 #include <boost/asio/this_coro.hpp>
 #include <fmt/format.h>
@@ -25,7 +25,7 @@ struct Controller::State {
     Reconcile reconcile;
     Options options;
 
-    // Of the present term. Those under way are looked at once more where they change meanwhile.
+    // State of the current term. A key that changes during its reconciliation is reconciled again.
     std::deque<std::string> queue{};
     std::unordered_set<std::string> queued{}, under_way{};
     std::unordered_map<std::string, int> failures{};
@@ -48,7 +48,7 @@ struct Controller::State {
             }
     }
 
-    /// The first key that nobody is at.
+    /// The first queued key that is not being reconciled.
     std::optional<std::string> next() {
         const auto at = std::find_if(queue.begin(), queue.end(), [&](const std::string& key) { return !under_way.contains(key); });
         if (at == queue.end()) return std::nullopt;
@@ -60,8 +60,8 @@ struct Controller::State {
 
     Duration backoff(int failed) const {
         auto wait = options.first_backoff;
-        for (; failed > 1 && wait < options.longest_backoff; --failed) wait *= 2;
-        return std::min(wait, options.longest_backoff);
+        for (; failed > 1 && wait < options.max_backoff; --failed) wait *= 2;
+        return std::min(wait, options.max_backoff);
     }
 };
 
@@ -75,11 +75,11 @@ template <class State> asio::awaitable<void> add_changed(std::shared_ptr<State> 
 }
 
 template <class State> asio::awaitable<void> follow_prefix(std::shared_ptr<State> state, Context ctx, std::string prefix) {
-    store::Follower follower;
-    follower.list = [state] { state->add_all(); };
-    follower.took = [state](std::vector<store::Event> changes) { return add_changed(state, std::move(changes)); };
-    follower.rest = state->options.first_backoff;
-    co_await store::follow(ctx, state->store, state->clock, std::move(prefix), std::move(follower));
+    store::ListWatchHandler handler;
+    handler.list = [state] { state->add_all(); };
+    handler.on_changes = [state](std::vector<store::Event> changes) { return add_changed(state, std::move(changes)); };
+    handler.retry_delay = state->options.first_backoff;
+    co_await store::list_and_watch(ctx, state->store, state->clock, std::move(prefix), std::move(handler));
 }
 
 template <class State> asio::awaitable<void> resync_now_and_then(std::shared_ptr<State> state) {
@@ -95,7 +95,7 @@ template <class State> asio::awaitable<void> add_later(std::shared_ptr<State> st
     if (slept.ok()) state->add(std::move(key));
 }
 
-template <class State> asio::awaitable<void> look_at_keys(std::shared_ptr<State> state, Context ctx, store::Fence fence) {
+template <class State> asio::awaitable<void> reconcile_keys(std::shared_ptr<State> state, Context ctx, store::Fence fence) {
     for (;;) {
         auto key = state->next();
         if (!key) {
@@ -104,17 +104,17 @@ template <class State> asio::awaitable<void> look_at_keys(std::shared_ptr<State>
             continue;
         }
         state->under_way.insert(*key);
-        auto looked = co_await state->reconcile(Context::make(ctx.actor()), *key, fence);
+        auto reconciled = co_await state->reconcile(Context::make(ctx.actor()), *key, fence);
         state->under_way.erase(*key);
-        if (looked.ok()) {
+        if (reconciled.ok()) {
             state->failures.erase(*key);
-        } else if (state->term != nullptr && looked.error().code != Code::cancelled) {
+        } else if (state->term != nullptr && reconciled.error().code != Code::cancelled) {
             const int failed = ++state->failures[*key];
             const auto wait = state->backoff(failed);
-            log::warn(ctx, "{} failed {} times, again in {}: {}", *key, failed, to_text(wait), looked.error().text());
+            log::warn(ctx, "{} failed {} times, again in {}: {}", *key, failed, to_text(wait), reconciled.error().text());
             state->term->spawn(add_later(state, *key, wait));
         }
-        state->more->notify_all(); // it may have changed while it was looked at
+        state->more->notify_all(); // it may have changed during its reconciliation
     }
 }
 
@@ -134,7 +134,7 @@ Controller::Controller(store::Store& store, store::Leadership& leadership, Clock
     : state_(std::make_shared<State>(State{store, leadership, clock, std::move(prefixes), std::move(reconcile), options})) {}
 Controller::~Controller() = default;
 
-void Controller::poke(std::string key) { state_->add(std::move(key)); }
+void Controller::enqueue(std::string key) { state_->add(std::move(key)); }
 std::size_t Controller::waiting() const { return state_->queue.size(); }
 std::size_t Controller::failing() const { return state_->failures.size(); }
 
@@ -146,11 +146,11 @@ asio::awaitable<void> Controller::run(Context ctx) {
         state->term = &term;
         for (const auto& prefix : state->prefixes) term.spawn(follow_prefix(state, ctx, prefix));
         term.spawn(resync_now_and_then(state));
-        for (std::size_t i = 0; i < std::max<std::size_t>(1, state->options.at_once); ++i)
-            term.spawn(look_at_keys(state, ctx, fence));
+        for (std::size_t i = 0; i < std::max<std::size_t>(1, state->options.max_concurrent); ++i)
+            term.spawn(reconcile_keys(state, ctx, fence));
     };
     const auto end = [state] { return forget_term(state); };
-    co_await state->leadership.each_term(ctx, begin, end);
+    co_await state->leadership.for_each_term(ctx, begin, end);
 }
 
 } // namespace orrery::resource

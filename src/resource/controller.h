@@ -12,34 +12,34 @@
 
 namespace orrery::resource {
 
-/// Makes reality match what the store says, one key at a time. Level driven: it is told which key to look at, never what changed,
-/// and a key that changed ten times meanwhile is looked at once. While this server leads, every key below the prefixes is looked at
-/// when the term begins, after each change, after a failure (again and again, ever more slowly), and every `resync`. It keeps
-/// nothing that matters: it can be ended at any instant and started again. Loop thread only.
+/// A level-driven reconcile loop over keys of the store. The reconcile function gets a key, not a change; a key that changed
+/// several times in the queue is reconciled once. While this server is the leader, each key below the prefixes is reconciled at the
+/// start of the term, after each change, after a failure (with exponential back-off), and every `resync`. The controller keeps no
+/// state that matters: it can be stopped at any time and started again. Loop thread only.
 ///
-///     Controller controller(store, leadership, clock, {"nodes/"}, [&](Context ctx, std::string key, store::Fence fence) { return
-///     look_at(ctx, key, fence); }, {}); group.spawn(controller.run(Context::make("node-controller")));
+///     Controller controller(store, leadership, clock, {"nodes/"}, reconcile_node, {});
+///     group.spawn(controller.run(Context::make("node-controller")));
 class Controller {
 public:
     struct Options {
         Duration resync = std::chrono::minutes(10);
-        Duration first_backoff = std::chrono::seconds(1); ///< after a failure; doubles with each that follows
-        Duration longest_backoff = std::chrono::minutes(5);
-        std::size_t at_once = 1; ///< keys looked at side by side; one key never twice
+        Duration first_backoff = std::chrono::seconds(1); ///< after a failure; doubles with each further failure
+        Duration max_backoff = std::chrono::minutes(5);
+        std::size_t max_concurrent = 1; ///< keys reconciled concurrently; one key never twice at a time
     };
-    /// Looks at what stands at `key` (perhaps nothing, when it was removed) and does what is needed. Writes carry the fence. An
-    /// error means: try again later; it is logged here. It is cancelled when the term ends.
+    /// Reconciles `key`, which may have been removed. Writes must use the fence. An error is logged and causes a retry. Cancelled
+    /// at the end of the term.
     using Reconcile = std::function<Task<Unit>(Context ctx, std::string key, store::Fence fence)>;
 
     Controller(store::Store& store, store::Leadership& leadership, Clock& clock, std::vector<std::string> prefixes,
                Reconcile reconcile, Options options);
     ~Controller();
 
-    /// Works until it is cancelled.
+    /// Runs until it is cancelled.
     asio::awaitable<void> run(Context ctx);
-    /// Looks at a key soon, though nothing in the store changed: an observation did.
-    void poke(std::string key);
-    /// Keys that wait to be looked at, and keys whose last look failed.
+    /// Queues a key for reconciliation after a change outside of the store, such as an observation.
+    void enqueue(std::string key);
+    /// The number of queued keys, and of keys whose last reconciliation failed.
     std::size_t waiting() const;
     std::size_t failing() const;
 

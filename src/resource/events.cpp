@@ -3,6 +3,7 @@
 #include "core/ids.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "core/truncate.h"
 #include "resource/kinds.h"
 #include "resource/resources_state.h"
 
@@ -20,9 +21,7 @@ constexpr std::string_view event_prefix = "events/";
 
 /// Text within a limit, never half a character.
 std::string cut_to(std::string_view text, std::size_t limit) {
-    if (text.size() <= limit) return std::string(text);
-    while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xc0U) == 0x80U) --limit;
-    return std::string(text.substr(0, limit)) + "...";
+    return text.size() <= limit ? std::string(text) : truncate(text, limit) + "...";
 }
 
 json::value cut_value(const json::value& value) {
@@ -62,10 +61,10 @@ void add_event(const Context& ctx, const Clock& clock, EventDraft draft, store::
     event.name = time_ordered_id(now);
     event.created_at = event.updated_at = now;
     event.spec.emplace("subject", cut_to(draft.subject, 512));
-    event.spec.emplace("what", cut_to(draft.what, 128));
+    event.spec.emplace("action", cut_to(draft.action, 128));
     event.spec.emplace("actor", cut_to(ctx.actor(), 256));
     event.spec.emplace("context", cut_to(ctx.id(), 128));
-    if (!draft.because.empty()) event.spec.emplace("because", cut_to(draft.because, 1024));
+    if (!draft.reason.empty()) event.spec.emplace("reason", cut_to(draft.reason, 1024));
     if (auto text = to_json_text(draft.evidence); text.size() > 2 * max_evidence)
         event.spec.emplace("evidence", json::object{{"cut", cut_to(text, max_evidence)}});
     else if (!draft.evidence.is_null() && !(draft.evidence.is_object() && draft.evidence.get_object().empty()))
@@ -77,22 +76,22 @@ void add_event(const Context& ctx, const Clock& clock, EventDraft draft, store::
 }
 
 Task<Unit> Resources::record(Context ctx, EventDraft event) {
-    const auto subject = event.subject, what = event.what;
+    const auto subject = event.subject, action = event.action;
     store::Transaction transaction;
     state_->put_event(ctx, std::move(event), transaction);
     auto written = co_await state_->store.apply(ctx, std::move(transaction));
     if (written.ok()) co_return Unit{};
-    log::warn(ctx, "the event \"{} {}\" was not recorded: {}", subject, what, written.error().text());
+    log::warn(ctx, "event not recorded subject={} action={}: {}", subject, action, written.error().text());
     co_return std::move(written).error();
 }
 
-Task<int> Resources::remove_old_events(Context ctx, WallTime older_than, std::size_t keep_at_most, const store::Fence* fence) {
+Task<int> Resources::remove_old_events(Context ctx, WallTime older_than, std::size_t max_events, const store::Fence* fence) {
     constexpr std::size_t batch = store::max_changes - 20;
     const auto bound = fmt::format("{}{}", event_prefix, time_ordered_bound(older_than));
     int removed = 0;
     for (;;) {
         const auto count = state_->store.count(event_prefix);
-        const auto excess = count > keep_at_most ? count - keep_at_most : 0;
+        const auto excess = count > max_events ? count - max_events : 0;
         store::Transaction transaction;
         for (const auto& oldest : state_->store.range(event_prefix, batch).records)
             if (oldest->key < bound || transaction.changes.size() < excess) transaction.remove(oldest->key);

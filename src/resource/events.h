@@ -7,8 +7,8 @@
 
 namespace orrery::resource {
 
-/// Adds an event to a transaction that changes something other than resources, so that both happen or neither. One more change and
-/// one more compare. (Resources' own writes do so by themselves; what has happened already is told with Resources::record.)
+/// Adds an event to a transaction that changes keys other than resources, so that both are atomic. Adds one change and one compare.
+/// (Writes of Resources add their events themselves; use Resources::record for events without a transaction.)
 void add_event(const Context& ctx, const Clock& clock, EventDraft draft, store::Transaction& transaction);
 
 } // namespace orrery::resource

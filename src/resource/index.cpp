@@ -32,16 +32,16 @@ bool has_no_labels(const Kind& kind, std::string_view name, std::string_view sto
 std::vector<std::string> Index::keys_of(const Kind& kind, const store::Record& record) const {
     std::vector<std::string> keys;
     const auto name = std::string_view(record.key).substr(kind.prefix().size());
-    const bool look_inside = kind.has_indexes() || kind.has_references();
+    const bool reads_spec = kind.has_indexes() || kind.has_references();
     if (kind.has_indexes()) keys.push_back(posting_key(kind, 'a', {}));
-    if (!look_inside && has_no_labels(kind, name, record.value)) return keys;
+    if (!reads_spec && has_no_labels(kind, name, record.value)) return keys;
     std::array<unsigned char, 4096> buffer; // NOLINT: filled by the parser
     json::monotonic_resource memory(buffer.data(), buffer.size());
     json::parse_options options;
     options.max_depth = max_stored_depth;
     json::error_code failed;
     auto document = json::parse(record.value, failed, &memory, options);
-    if (failed || !document.is_object()) return keys; // whoever reads it says so
+    if (failed || !document.is_object()) return keys; // readers of the record report the error
     auto& object = document.get_object();
     if (const auto* labels = object.if_contains("labels"); labels != nullptr && labels->is_object())
         for (const auto& [key, value] : labels->get_object()) {
@@ -50,7 +50,7 @@ std::vector<std::string> Index::keys_of(const Kind& kind, const store::Record& r
             keys.push_back(posting_key(kind, 'v', key, std::string_view(value.get_string())));
         }
     auto* spec = object.if_contains("spec");
-    if (spec == nullptr || !spec->is_object() || !look_inside) return keys;
+    if (spec == nullptr || !spec->is_object() || !reads_spec) return keys;
     for (const auto& field : kind.spec().children()) {
         if (!field.is_indexed()) continue;
         const auto* value = spec->get_object().if_contains(field.name());
@@ -67,7 +67,7 @@ std::vector<std::string> Index::keys_of(const Kind& kind, const store::Record& r
     return keys;
 }
 
-void Index::leave(const Entry* entry, Posting* posting) {
+void Index::remove_from(const Entry* entry, Posting* posting) {
     posting->entries.erase(entry);
     if (posting->entries.empty()) postings_.erase(std::string(*posting->key));
 }
@@ -93,7 +93,7 @@ void Index::change(const Kind& kind, const store::Event& event) {
     // What is new mostly comes last: events are named by their time.
     for (auto* posting : postings) posting->entries.insert(posting->entries.end(), &entry);
     for (auto* posting : entry.postings)
-        if (std::find(postings.begin(), postings.end(), posting) == postings.end()) leave(&entry, posting);
+        if (std::find(postings.begin(), postings.end(), posting) == postings.end()) remove_from(&entry, posting);
     entry.postings = std::move(postings);
     if (entry.postings.empty()) entries_.erase(found);
 }

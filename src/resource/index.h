@@ -12,8 +12,8 @@
 
 namespace orrery::resource {
 
-/// Who has which label, which value of an indexed field, which reference: fed by the store's changes, so that lists look at what
-/// they return and at little else. Resources without any of these cost nothing here. Loop thread only.
+/// Inverted indexes of labels, indexed fields and references, updated by an observer of the store, so that lists read little more
+/// than what they return. Resources without labels, references and indexed fields use no memory here. Loop thread only.
 class Index {
 public:
     struct Posting;
@@ -31,7 +31,7 @@ public:
         bool operator()(const Entry* left, std::string_view name) const { return left->name < name; }
         bool operator()(std::string_view name, const Entry* right) const { return name < right->name; }
     };
-    /// All who share something, in the order of their names (those of references: by kind, then name).
+    /// The resources that share a label, value or reference, ordered by name (references: by kind, then name).
     struct Posting {
         const std::string* key = nullptr;
         std::set<const Entry*, ByName> entries;
@@ -41,24 +41,24 @@ public:
 
     void change(const Kind& kind, const store::Event& event);
 
-    /// Null where nobody is.
+    /// These functions return null when no resource matches.
     const Posting* with_label(const Kind& kind, std::string_view key) const;
     const Posting* with_label(const Kind& kind, std::string_view key, std::string_view value) const;
     const Posting* with_field(const Kind& kind, std::string_view field, std::string_view value) const;
     const Posting* referring_to(const Kind& kind, std::string_view name) const;
     /// All of a kind that has indexed fields; null for other kinds.
     const Posting* all(const Kind& kind) const;
-    /// Null for one without labels, references and indexed fields.
+    /// Null for a resource without labels, references and indexed fields.
     const Entry* entry(const Kind& kind, std::string_view name) const;
 
 private:
     std::vector<std::string> keys_of(const Kind& kind, const store::Record& record) const;
     const Posting* find(const std::string& key) const;
-    void leave(const Entry* entry, Posting* posting);
+    void remove_from(const Entry* entry, Posting* posting);
 
     const Registry& registry_;
     std::unordered_map<std::string, Posting> postings_;
-    std::unordered_map<std::string, std::unique_ptr<Entry>> entries_; ///< by the store's key
+    std::unordered_map<std::string, std::unique_ptr<Entry>> entries_; ///< by key of the store
 };
 
 } // namespace orrery::resource

@@ -1,6 +1,8 @@
 #include "resource/kind.h"
 
+#include "core/ascii.h"
 #include "core/ids.h"
+#include "core/truncate.h"
 
 #include <fmt/format.h>
 
@@ -50,19 +52,12 @@ bool is_or_holds_secret(const Field& field) {
 }
 
 bool is_or_holds_reference(const Field& field) {
-    if (!field.reference().empty()) return true;
+    if (!field.reference().empty() || field.takes_secret()) return true;
     if (field.item() != nullptr && is_or_holds_reference(*field.item())) return true;
     return std::any_of(field.children().begin(), field.children().end(), is_or_holds_reference);
 }
 
-std::string lower_case(std::string_view text) {
-    std::string out(text);
-    for (char& c : out)
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    return out;
-}
-
-/// What no server may start with: mistakes of whoever declared the kind.
+/// What no server may start with: mistakes in the declaration of a kind.
 void check_declaration(const Registry& registry, const Field& field, const std::string& path, bool in_spec,
                        std::vector<FieldError>& errors) {
     if (!field.reference().empty() && registry.find(field.reference()) == nullptr)
@@ -70,10 +65,14 @@ void check_declaration(const Registry& registry, const Field& field, const std::
     if (!field.reference().empty() && field.type() != Type::text) errors.push_back({path, "refers to something but is not a text"});
     if (field.is_secret() && (field.type() != Type::text || !in_spec))
         errors.push_back({path, "is secret but not a text of the spec"});
+    if (field.takes_secret() && (field.type() != Type::text || !in_spec || field.is_secret() || !field.reference().empty()))
+        errors.push_back({path, "takes a secret but is not a plain text of the spec"});
     if (field.is_indexed() && (field.type() != Type::text || field.is_secret() || std::count(path.begin(), path.end(), '.') != 2))
         errors.push_back({path, "is indexed but not a plain text at the top of the spec"});
+    if (!field.old_name().empty() && is_or_holds_secret(field))
+        errors.push_back({path, "was renamed but holds a secret, which is sealed to its path"});
     if ((field.type() == Type::list || field.type() == Type::map) && field.item() == nullptr)
-        errors.push_back({path, "does not say what its items are"});
+        errors.push_back({path, "does not declare its items"});
     for (const auto& child : field.children()) check_declaration(registry, child, path + "." + child.name(), in_spec, errors);
     if (field.item() != nullptr) check_declaration(registry, *field.item(), path + "[]", in_spec, errors);
 }
@@ -150,7 +149,7 @@ Kind& Kind::unaudited() {
 bool Kind::has(Verb verb) const { return std::find(verbs_.begin(), verbs_.end(), verb) != verbs_.end(); }
 
 std::vector<std::string> Kind::names() const {
-    std::vector<std::string> out{lower_case(name_)};
+    std::vector<std::string> out{ascii_lower(name_)};
     out.insert(out.end(), other_names_.begin(), other_names_.end());
     return out;
 }
@@ -186,9 +185,9 @@ Result<Unit> Registry::check() const {
 const Kind* Registry::find(std::string_view name) const {
     for (const auto& kind : kinds_)
         if (kind->name() == name || kind->plural() == name) return kind.get();
-    const auto lower = lower_case(name);
+    const auto lower = ascii_lower(name);
     for (const auto& kind : kinds_) {
-        if (kind->plural() == lower || lower_case(kind->name()) == lower) return kind.get();
+        if (kind->plural() == lower || ascii_lower(kind->name()) == lower) return kind.get();
         const auto& others = kind->other_names();
         if (std::find(others.begin(), others.end(), lower) != others.end()) return kind.get();
     }
@@ -200,8 +199,8 @@ Result<const Kind*> Registry::get(std::string_view name) const {
     std::vector<std::string_view> known;
     known.reserve(kinds_.size());
     for (const auto& kind : kinds_) known.push_back(kind->plural());
-    const auto near = name.size() > 64 ? std::string_view{} : nearest(lower_case(name), known.data(), known.data() + known.size());
-    return Error{Code::not_found, fmt::format("there is no kind \"{}\"", name.substr(0, 64)),
+    const auto near = name.size() > 64 ? std::string_view{} : nearest(ascii_lower(name), known.data(), known.data() + known.size());
+    return Error{Code::not_found, fmt::format("there is no kind \"{}\"", truncate(name, 64)),
                  near.empty() ? fmt::format("the kinds are {}", fmt::join(known, ", ")) : fmt::format("did you mean {}?", near)};
 }
 

@@ -1,26 +1,51 @@
 #include "resource/kinds.h"
 
+#include "core/json_fields.h"
+#include "resource/account.h"
+#include "resource/object.h"
+#include "resource/resources.h"
+
+#include <algorithm>
+
 namespace orrery::resource {
 
+bool is_account(std::string_view name) {
+    if (name.empty() || !((name[0] >= 'a' && name[0] <= 'z') || (name[0] >= 'A' && name[0] <= 'Z') || name[0] == '_')) return false;
+    return std::all_of(name.begin(), name.end(), [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
+    });
+}
+
+namespace {
+
+Task<Unit> prepare_node(Context, Draft& draft) {
+    std::vector<FieldError> errors;
+    const auto* ssh = draft.after.spec.if_contains("ssh");
+    const auto* user = ssh != nullptr && ssh->is_object() ? ssh->get_object().if_contains("user") : nullptr;
+    if (user != nullptr && user->is_string() && !is_account(std::string_view(user->get_string())))
+        errors.push_back({"spec.ssh.user", "must be the name of an account: letters, digits, _ - . and a letter or _ first"});
+    co_return verdict(*draft.resources->registry().find("Node"), draft.after.name, std::move(errors));
+}
+
+} // namespace
+
 Kind node_kind() {
-    Kind node("Node", "nodes", "A machine that orrery manages.");
-    node.spec(
-            text("address", "How to reach it: an IP address or a host name.").required().format(Format::host).example("192.0.2.11"))
-        .spec(object("ssh", "How to log in.")
-                  .with(text("user", "The account.").format(Format::one_line).between(1, 64).otherwise("root"))
-                  .with(integer("port", "The port.").between(1, 65535).otherwise(22))
-                  .with(text("key", "The Secret that holds the private key, as its value \"private_key\".").refers_to("Secret"))
-                  .with(text("host_key",
-                             "The machine's public key, as in a known_hosts file (\"ssh-ed25519 AAAA...\"): no other is accepted.")
-                            .format(Format::one_line)
-                            .between(1, 4096))
-                  .with(boolean("trust_first_use",
-                                "Where there is no host_key: trust the one that is seen first, and from then on no other."))
-                  .with(boolean("sudo", "Whether tasks become root by sudo, which must not ask for a password."))
-                  .with(text("jump", "The Node to go through to reach this one.").refers_to("Node")))
-        .spec(object("maintenance", "Whether people work on it: nothing is started there meanwhile.")
-                  .with(boolean("enabled", "In maintenance.").otherwise(false))
-                  .with(text("reason", "Why, for colleagues.").format(Format::one_line).between(0, 256)))
+    Kind node("Node", "nodes", "A host that orrery manages.");
+    node.spec(text("address", "IP address or host name.").required().format(Format::host).example("192.0.2.11"))
+        .spec(
+            object("ssh", "SSH login.")
+                .with(text("user", "Account.").format(Format::one_line).between(1, 64).default_value("root"))
+                .with(integer("port", "Port.").between(1, 65535).default_value(22))
+                .with(text("key", "Secret whose value \"private_key\" is the private key.").refers_to("Secret"))
+                .with(text("host_key", "Public host key as in known_hosts (\"ssh-ed25519 AAAA...\"). Other host keys are rejected.")
+                          .format(Format::one_line)
+                          .between(1, 4096))
+                .with(boolean("trust_first_use", "Without host_key: pin the first host key that is seen."))
+                .with(boolean("sudo", "Run tasks as root with sudo, which must not ask for a password."))
+                .with(text("jump", "Node to connect through (jump host).").refers_to("Node")))
+        .spec(object("maintenance", "Maintenance mode: no task is started on the node.")
+                  .with(boolean("enabled", "Whether the node is in maintenance.").default_value(false))
+                  .with(text("reason", "Reason, for other operators.").format(Format::one_line).between(0, 256)))
         .column("NAME", "name")
         .column("ADDRESS", "spec.address")
         .column("MAINTENANCE", "spec.maintenance.enabled")
@@ -30,6 +55,7 @@ Kind node_kind() {
         .wide_column("PORT", "spec.ssh.port")
         .wide_column("KEY", "spec.ssh.key")
         .also_called({"no"})
+        .prepare([](Context ctx, Draft& draft) { return prepare_node(std::move(ctx), draft); })
         .example(R"(kind: Node
 name: n1
 labels:
@@ -58,7 +84,7 @@ Kind secret_kind() {
         .example(R"(kind: Secret
 name: site-key
 spec:
-  description: how we log in to the machines
+  description: SSH key of the nodes
   values:
     private_key: |
       -----BEGIN OPENSSH PRIVATE KEY-----
@@ -69,19 +95,20 @@ spec:
 }
 
 Kind event_kind() {
-    Kind event("Event", "events", "Something that happened: to what, by whom, why, on what evidence. Written by the server only.");
-    event.spec(text("subject", "What it happened to, as Kind/name.").required().indexed())
-        .spec(text("what", "What happened: created, updated, removed, login-refused...").required())
-        .spec(text("actor", "Who did it.").required().indexed())
-        .spec(text("context", "The id that all that followed from one request shares.").required().indexed())
-        .spec(text("because", "The reason that was given."))
-        .spec(any("evidence", "What it rests on."))
-        .spec(time("at", "When.").required())
+    Kind event("Event", "events",
+               "A record in the audit trail: subject, action, actor, reason and evidence. Only the server writes events.");
+    event.spec(text("subject", "The resource, as Kind/name.").required().indexed())
+        .spec(text("action", "What happened: created, updated, removed, login-refused ...").required().renamed_from("what"))
+        .spec(text("actor", "The principal.").required().indexed())
+        .spec(text("context", "Id of the request; all its consequences share it.").required().indexed())
+        .spec(text("reason", "The reason that the actor gave, or that the server found.").renamed_from("because"))
+        .spec(any("evidence", "Data that supports the event."))
+        .spec(time("at", "Time of the event.").required())
         .column("TIME", "spec.at")
         .column("SUBJECT", "spec.subject")
-        .column("WHAT", "spec.what")
+        .column("ACTION", "spec.action")
         .column("ACTOR", "spec.actor")
-        .column("BECAUSE", "spec.because")
+        .column("REASON", "spec.reason")
         .wide_column("CONTEXT", "spec.context")
         .wide_column("NAME", "name")
         .also_called({"ev"})
@@ -90,18 +117,6 @@ Kind event_kind() {
         .unaudited();
     return event;
 }
-
-namespace {
-const json::object& object_at(const json::object& holder, std::string_view key) {
-    static const json::object none;
-    const auto* value = holder.if_contains(key);
-    return value != nullptr && value->is_object() ? value->get_object() : none;
-}
-std::string text_at(const json::object& holder, std::string_view key) {
-    const auto* value = holder.if_contains(key);
-    return value != nullptr && value->is_string() ? std::string(std::string_view(value->get_string())) : std::string();
-}
-} // namespace
 
 Node Node::from(const Object& object) {
     Node node;
@@ -112,17 +127,11 @@ Node Node::from(const Object& object) {
     node.ssh_key = text_at(ssh, "key");
     node.ssh_host_key = text_at(ssh, "host_key");
     node.ssh_jump = text_at(ssh, "jump");
-    const auto flag = [&ssh](std::string_view key) {
-        const auto* value = ssh.if_contains(key);
-        return value != nullptr && value->is_bool() && value->get_bool();
-    };
-    node.ssh_trust_first_use = flag("trust_first_use");
-    node.ssh_sudo = flag("sudo");
-    if (const auto* port = ssh.if_contains("port"); port != nullptr && port->is_int64())
-        node.ssh_port = static_cast<int>(port->get_int64());
+    node.ssh_trust_first_use = flag_at(ssh, "trust_first_use");
+    node.ssh_sudo = flag_at(ssh, "sudo");
+    node.ssh_port = static_cast<int>(integer_at(ssh, "port", node.ssh_port));
     const auto& maintenance = object_at(object.spec, "maintenance");
-    if (const auto* enabled = maintenance.if_contains("enabled"); enabled != nullptr && enabled->is_bool())
-        node.maintenance = enabled->get_bool();
+    node.maintenance = flag_at(maintenance, "enabled");
     node.maintenance_reason = text_at(maintenance, "reason");
     return node;
 }

@@ -6,19 +6,19 @@
 
 namespace orrery::resource {
 
-/// The kinds of the house itself. User and Token live in identity/.
-Kind node_kind();   ///< a machine: address, ssh login, maintenance
-Kind secret_kind(); ///< named values, sealed; write-only through the API
-Kind event_kind();  ///< append-only: subject, actor, context, what, because, evidence
+/// The kinds of this module. User and Token are in identity/.
+Kind node_kind();   ///< a host: address, SSH login, maintenance
+Kind secret_kind(); ///< named values, sealed; write-only in the API
+Kind event_kind();  ///< append-only: subject, actor, context, action, reason, evidence
 
-/// A Node's spec, read.
+/// The parsed spec of a Node.
 struct Node {
-    std::string name, address, ssh_user, ssh_key; ///< ssh_key names a Secret, or is empty
-    std::string ssh_host_key;                     ///< the only one accepted, where it is not empty
-    std::string ssh_jump;                         ///< the Node to go through, or empty
+    std::string name, address, ssh_user, ssh_key; ///< ssh_key: the name of a Secret, or empty
+    std::string ssh_host_key;                     ///< if not empty, other host keys are rejected
+    std::string ssh_jump;                         ///< the Node to connect through, or empty
     int ssh_port = 22;
-    bool ssh_sudo = false;            ///< tasks become root by sudo
-    bool ssh_trust_first_use = false; ///< where there is no host key yet
+    bool ssh_sudo = false;            ///< run tasks as root with sudo
+    bool ssh_trust_first_use = false; ///< pin the first host key that is seen
     bool maintenance = false;
     std::string maintenance_reason;
     static Node from(const Object& object);

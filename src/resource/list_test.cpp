@@ -1,6 +1,6 @@
-#include "core/testing.h"
+#include "core/test_fixture.h"
+#include "resource/resource_fixture.h"
 #include "resource/resources.h"
-#include "resource/testing.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 using resource::testing::a_node;
 using resource::testing::an_object;
-using resource::testing::House;
+using resource::testing::ResourceFixture;
 
 const Context lister = Context::make("carol");
 
@@ -24,10 +24,10 @@ std::vector<std::string> names_of(const ListPage& page) {
 }
 
 /// All pages of a list, each at most `limit` long.
-std::vector<std::string> all_names(const House& house, const Kind& kind, ListQuery query) {
+std::vector<std::string> all_names(const ResourceFixture& fixture, const Kind& kind, ListQuery query) {
     std::vector<std::string> out;
     for (;;) {
-        auto page = house.resources->list(kind, query);
+        auto page = fixture.resources->list(kind, query);
         EXPECT_TRUE(page.ok()) << page.error().text();
         if (!page.ok()) return out;
         EXPECT_LE(page->records.size(), query.limit);
@@ -39,9 +39,9 @@ std::vector<std::string> all_names(const House& house, const Kind& kind, ListQue
 }
 
 /// The same by looking at everything.
-std::vector<std::string> by_scan(const House& house, const Kind& kind, const ListQuery& query) {
+std::vector<std::string> by_scan(const ResourceFixture& fixture, const Kind& kind, const ListQuery& query) {
     std::vector<std::string> out;
-    for (const auto& record : house.store.range(kind.prefix(), 100'000, {}).records) {
+    for (const auto& record : fixture.store.range(kind.prefix(), 100'000, {}).records) {
         const auto object = *from_stored(*record);
         bool matches =
             query.labels.matches(object.labels) && object.name >= query.from && (query.until.empty() || object.name < query.until);
@@ -69,7 +69,7 @@ LabelSelector random_selector(std::mt19937& random) {
 
 } // namespace
 
-TEST(LabelSelector, ReadsItsTerms) {
+TEST(LabelSelector, ParsesItsTerms) {
     const auto matches = [](std::string_view selector, std::map<std::string, std::string> labels) {
         return LabelSelector::parse(selector)->matches(labels);
     };
@@ -84,31 +84,31 @@ TEST(LabelSelector, ReadsItsTerms) {
 }
 
 CO_TEST(Lists, PageInTheOrderOfNames) {
-    House house(loop.get_executor());
+    ResourceFixture fixture(loop.get_executor());
     for (int i = 0; i < 25; ++i) {
-        auto step = co_await house.resources->create(lister, house.nodes(), a_node(fmt::format("n{:02}", i)), {});
+        auto step = co_await fixture.resources->create(lister, fixture.nodes(), a_node(fmt::format("n{:02}", i)), {});
         CO_ASSERT_OK(step);
     }
     ListQuery query;
     query.limit = 10;
-    auto page = house.resources->list(house.nodes(), query);
+    auto page = fixture.resources->list(fixture.nodes(), query);
     CO_ASSERT_OK(page);
     EXPECT_EQ(page->next, "n09");
-    EXPECT_EQ(page->revision, house.store.revision());
-    EXPECT_EQ(all_names(house, house.nodes(), query).size(), 25U);
+    EXPECT_EQ(page->revision, fixture.store.revision());
+    EXPECT_EQ(all_names(fixture, fixture.nodes(), query).size(), 25U);
     query.limit = 25;
-    page = house.resources->list(house.nodes(), query);
+    page = fixture.resources->list(fixture.nodes(), query);
     EXPECT_EQ(page->next, ""); // exactly full is the end
     query.from = "n05";
     query.until = "n07";
-    EXPECT_EQ(all_names(house, house.nodes(), query), (std::vector<std::string>{"n05", "n06"}));
+    EXPECT_EQ(all_names(fixture, fixture.nodes(), query), (std::vector<std::string>{"n05", "n06"}));
     query.newest_first = true;
-    EXPECT_EQ(house.resources->list(house.nodes(), query).error().code, Code::unsupported);
+    EXPECT_EQ(fixture.resources->list(fixture.nodes(), query).error().code, Code::unsupported);
 }
 
 CO_TEST(Lists, AgreeWithAScanAfterRandomChanges) {
-    House house(loop.get_executor(), std::make_shared<store::MemoryStore::Shared>(), {tagged_kind()});
-    const auto& tagged = house.kind("Tagged");
+    ResourceFixture fixture(loop.get_executor(), std::make_shared<store::MemoryStore::Shared>(), {tagged_kind()});
+    const auto& tagged = fixture.kind("Tagged");
     std::mt19937 random(7);
     const auto pick = [&](std::initializer_list<const char*> from) {
         return std::string(*(from.begin() + random() % from.size()));
@@ -123,40 +123,40 @@ CO_TEST(Lists, AgreeWithAScanAfterRandomChanges) {
         if (random() % 2 == 0) thing.spec["size"] = pick({"s", "m", "l"});
         switch (random() % 4) {
         case 0:
-            (void)co_await house.resources->create(lister, house.nodes(), node, {});
-            (void)co_await house.resources->create(lister, tagged, thing, {});
+            (void)co_await fixture.resources->create(lister, fixture.nodes(), node, {});
+            (void)co_await fixture.resources->create(lister, tagged, thing, {});
             break;
-        case 1: (void)co_await house.resources->replace(lister, house.nodes(), node, {}); break;
-        case 2: (void)co_await house.resources->replace(lister, tagged, thing, {}); break;
+        case 1: (void)co_await fixture.resources->replace(lister, fixture.nodes(), node, {}); break;
+        case 2: (void)co_await fixture.resources->replace(lister, tagged, thing, {}); break;
         default:
             if (random() % 2 == 0)
-                (void)co_await house.resources->remove(lister, house.nodes(), name, {});
+                (void)co_await fixture.resources->remove(lister, fixture.nodes(), name, {});
             else
-                (void)co_await house.resources->remove(lister, tagged, name, {});
+                (void)co_await fixture.resources->remove(lister, tagged, name, {});
         }
         ListQuery query;
         query.labels = random_selector(random);
         query.limit = 1 + random() % 12;
         if (random() % 3 == 0) query.from = fmt::format("x{:02}", random() % 40);
         if (random() % 3 == 0) query.until = fmt::format("x{:02}", random() % 40);
-        EXPECT_EQ(all_names(house, house.nodes(), query), by_scan(house, house.nodes(), query)) << round;
+        EXPECT_EQ(all_names(fixture, fixture.nodes(), query), by_scan(fixture, fixture.nodes(), query)) << round;
         if (random() % 2 == 0) query.fields.emplace_back("colour", pick({"red", "blue", "none"}));
         if (random() % 3 == 0) query.fields.emplace_back("size", pick({"s", "m"}));
         query.newest_first = random() % 2 == 0;
-        EXPECT_EQ(all_names(house, tagged, query), by_scan(house, tagged, query)) << round;
+        EXPECT_EQ(all_names(fixture, tagged, query), by_scan(fixture, tagged, query)) << round;
     }
 }
 
-CO_TEST(Lists, AnIndexMadeFromWhatIsThereEqualsOneThatGrew) {
+CO_TEST(Lists, AnIndexBuiltFromTheStoreEqualsAnUpdatedOne) {
     auto shared = std::make_shared<store::MemoryStore::Shared>();
-    House grown(loop.get_executor(), shared, {tagged_kind()});
+    ResourceFixture grown(loop.get_executor(), shared, {tagged_kind()});
     for (int i = 0; i < 50; ++i)
         CO_ASSERT_OK(
             co_await grown.resources->create(lister, grown.kind("Tagged"),
                                              an_object("Tagged", fmt::format("x{:02}", i),
                                                        {{"colour", i % 2 == 0 ? "red" : "blue"}}, {{"n", std::to_string(i % 5)}}),
                                              {}));
-    House fresh(loop.get_executor(), shared, {tagged_kind()});
+    ResourceFixture fresh(loop.get_executor(), shared, {tagged_kind()});
     ListQuery query;
     query.labels = *LabelSelector::parse("n=3");
     query.fields = {{"colour", "red"}};

@@ -2,6 +2,7 @@
 
 #include "core/ids.h"
 #include "core/text.h"
+#include "core/truncate.h"
 
 #include <fmt/format.h>
 
@@ -24,14 +25,14 @@ json::object labels_to_json(const std::map<std::string, std::string>& labels) {
 void unknown_object_key(std::string_view key, std::vector<FieldError>& errors) {
     std::string message = "unknown field; known are kind, name, labels and spec";
     if (key == "metadata")
-        message = "unknown field; name and labels stand at the top";
+        message = "unknown field; name and labels belong at the top level";
     else if (key == "apiVersion")
         message = "unknown field; leave it out";
     else if (key.size() <= 64) {
         const auto near = nearest(key, object_keys.data(), object_keys.data() + object_keys.size());
         if (!near.empty()) message = fmt::format("unknown field; did you mean \"{}\"?", near);
     }
-    if (errors.size() < 100) errors.push_back({std::string(key.substr(0, 64)), std::move(message)});
+    if (errors.size() < 100) errors.push_back({truncate(key, 64), std::move(message)});
 }
 
 void read_labels(const json::value& given, Object& object, std::vector<FieldError>& errors) {
@@ -41,7 +42,7 @@ void read_labels(const json::value& given, Object& object, std::vector<FieldErro
         errors.push_back({"labels", "must be an object of texts"});
         return;
     }
-    // Labels are free-form, so the declaration that says "a text" is made here.
+    // Labels are free-form, so their declaration is built here.
     static const Field one_label = map("labels", "", text("", ""));
     static const Field wrapper = resource::object("", "").with(one_label);
     json::object copy;
@@ -129,14 +130,14 @@ Result<Object> read_object(const Kind& kind, std::string_view name, const json::
         if (std::find(object_keys.begin(), object_keys.end(), std::string_view(key)) == object_keys.end())
             unknown_object_key(key, errors);
 
-    if (const auto* said = given->if_contains("kind"); said != nullptr && (!said->is_string() || said->get_string() != kind.name()))
+    if (const auto* sent = given->if_contains("kind"); sent != nullptr && (!sent->is_string() || sent->get_string() != kind.name()))
         errors.push_back({"kind", fmt::format("must be {} here", kind.name())});
-    if (const auto* said = given->if_contains("name"); said != nullptr && !said->is_null()) {
-        if (!said->is_string())
-            errors.push_back({"name", said->is_primitive() ? "must be a text: put it in quotes" : "must be a text"});
+    if (const auto* sent = given->if_contains("name"); sent != nullptr && !sent->is_null()) {
+        if (!sent->is_string())
+            errors.push_back({"name", sent->is_primitive() ? "must be a text: put it in quotes" : "must be a text"});
         else if (name.empty())
-            object.name = std::string(std::string_view(said->get_string()));
-        else if (said->get_string() != name)
+            object.name = std::string(std::string_view(sent->get_string()));
+        else if (sent->get_string() != name)
             errors.push_back({"name", fmt::format("must be {}, as in the address", name)});
     } else if (name.empty()) {
         errors.push_back({"name", "must be given"});
@@ -207,7 +208,7 @@ std::string to_stored(const Object& object) {
 }
 
 bool same_but_for_status(const store::Record& before, const store::Record& after) {
-    // As `to_stored` writes them: where the key "status" of the outermost object stands, everything before it is what users wrote.
+    // In the format of `to_stored`, everything before the key "status" of the outermost object is user input.
     constexpr std::string_view mark = ",\"status\":";
     const std::string_view text = after.value;
     int depth = 0;

@@ -6,12 +6,19 @@
 
 namespace orrery::resource {
 
-/// JSON Schema (the dialect of OpenAPI 3.1) of a field, of what a user sends for a kind, and of what is given back.
-json::object schema_of(const Field& field);
+/// The direction of a document. Requests may have null for absent fields; responses have a mark instead of secrets.
+enum class Side { request, answer };
+
+/// JSON Schema (the dialect of OpenAPI 3.1) of a field.
+json::object schema_of(const Field& field, Side side);
+/// Schema of the request that creates a resource.
 json::object request_schema(const Kind& kind);
+/// Schema of the request that replaces a resource; the name is in the path.
+json::object replacement_schema(const Kind& kind);
+/// Schema of the response.
 json::object response_schema(const Kind& kind);
 
-/// What the command line needs to know of a kind: names, columns, verbs, fields (for completion and `explain`).
+/// Description of a kind for the command line: names, columns, verbs, fields (for completion and `explain`).
 json::object describe_kind(const Kind& kind);
 
 } // namespace orrery::resource

@@ -1,5 +1,7 @@
 #include "resource/role.h"
 
+#include "core/truncate.h"
+
 #include <fmt/format.h>
 
 #include <array>
@@ -15,7 +17,7 @@ std::string_view name_of(Role role) { return role_names[static_cast<std::size_t>
 Result<Role> parse_role(std::string_view text) {
     for (std::size_t i = 1; i < role_names.size(); ++i)
         if (role_names[i] == text) return static_cast<Role>(i);
-    return Error{Code::invalid, fmt::format("\"{}\" is not a role", text.substr(0, 40)), "use viewer, operator or admin"};
+    return Error{Code::invalid, fmt::format("\"{}\" is not a role", truncate(text, 40)), "use viewer, operator or admin"};
 }
 
 } // namespace orrery::resource

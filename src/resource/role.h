@@ -6,10 +6,11 @@
 
 namespace orrery::resource {
 
-/// What somebody may do; each includes those before it. A viewer reads, an operator changes the cloud, an admin changes who may.
+/// Permissions of a principal; each role includes the ones before it. Viewers read, operators change resources, admins change
+/// access.
 enum class Role { nobody, viewer, operator_, admin };
 
-/// "viewer", "operator", "admin"; "nobody" for none.
+/// "viewer", "operator", "admin"; else the name of the lowest role.
 std::string_view name_of(Role role);
 Result<Role> parse_role(std::string_view text);
 

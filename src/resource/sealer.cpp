@@ -1,5 +1,6 @@
 #include "resource/sealer.h"
 
+#include "core/digest.h"
 #include "core/ids.h"
 
 #include <fmt/format.h>
@@ -67,7 +68,7 @@ bool write_all(int fd, std::string_view text) {
     return true;
 }
 
-/// Makes the file whole or not at all: a link fails where somebody else was quicker, and then theirs is the key.
+/// Creates the file atomically. The link fails if another process was faster; its key is used then.
 Result<Unit> make_key_file(const std::filesystem::path& path) {
     std::array<unsigned char, 32> key{};
     ::randombytes_buf(key.data(), key.size());
@@ -168,7 +169,7 @@ std::string Sealer::seal(std::string_view plain, std::string_view where) const {
 Result<std::string> Sealer::unseal(std::string_view sealed, std::string_view where) const {
     const Error refused{Code::denied,
                         fmt::format("the secret {} cannot be opened: it was sealed under another key, or for another place", where),
-                        "start the server with the key file it was sealed with, or set the secret anew"};
+                        "start the server with the key file it was sealed with, or set the secret again"};
     if (!sealed.starts_with(sealed_prefix)) return refused;
     const auto raw = from_base64(sealed.substr(sealed_prefix.size()));
     if (raw.size() < nonce_size + tag_size) return refused;
@@ -186,9 +187,14 @@ std::string Sealer::fingerprint() const {
     constexpr std::string_view purpose = "orrery key fingerprint";
     std::array<unsigned char, 16> digest{};
     ::crypto_generichash(digest.data(), digest.size(), bytes_of(purpose), purpose.size(), key_.data(), key_.size());
-    std::string out;
-    for (std::size_t i = 0; i < 8; ++i) out += fmt::format("{:02x}", digest[i]);
-    return out;
+    return to_hex({reinterpret_cast<const char*>(digest.data()), 8});
+}
+
+std::string Sealer::keyed_hash(std::string_view purpose, std::string_view text) const {
+    const auto message = fmt::format("orrery keyed hash\n{}\n{}", purpose, text);
+    std::array<unsigned char, 32> digest{};
+    ::crypto_generichash(digest.data(), digest.size(), bytes_of(message), message.size(), key_.data(), key_.size());
+    return to_hex({reinterpret_cast<const char*>(digest.data()), digest.size()});
 }
 
 } // namespace orrery::resource

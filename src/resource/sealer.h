@@ -12,23 +12,26 @@
 
 namespace orrery::resource {
 
-/// Seals secrets at rest: XChaCha20-Poly1305 under a key that lives in a file beside the configuration, not in the store. Each
-/// sealed value is bound to where it belongs (kind, name, path), so that it cannot be moved to another place.
+/// Encrypts secrets at rest with XChaCha20-Poly1305. The key is in a file beside the configuration, not in the store. Each sealed
+/// value is bound to its kind, name and path, so that it is useless elsewhere.
 class Sealer {
 public:
-    /// Reads the key file. `make`: creates it (mode 0600) where it does not exist. Refuses a file others can read, or of the wrong
-    /// size, with a remedy.
+    /// Reads the key file. `make`: creates a missing file with mode 0600. Rejects a file that other users can read or that has the
+    /// wrong size, with a remedy.
     enum class Missing { refuse, make };
     static Result<std::unique_ptr<Sealer>> open(const std::filesystem::path& key_file, Missing missing);
-    /// A key of its own that nobody keeps, for tests and dry runs.
+    /// A sealer with a random key that is not stored, for tests and dry runs.
     static std::unique_ptr<Sealer> ephemeral();
 
     /// "v1:<base64>"
     std::string seal(std::string_view plain, std::string_view where) const;
-    /// `denied` with a remedy when it was sealed under another key or for another place.
+    /// Errors: `denied` with a remedy when the value was sealed with a different key or for a different path.
     Result<std::string> unseal(std::string_view sealed, std::string_view where) const;
-    /// A short digest of the key, which the store keeps, so that a wrong key is noticed at start-up.
+    /// A short digest of the key. The store has it, so that start-up detects a wrong key.
     std::string fingerprint() const;
+
+    /// A keyed hash in hexadecimal, to recognise a text without storing it. Hashes of different purposes are unrelated.
+    std::string keyed_hash(std::string_view purpose, std::string_view text) const;
 
     ~Sealer();
 

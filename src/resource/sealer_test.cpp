@@ -1,4 +1,4 @@
-#include "core/testing.h"
+#include "core/test_fixture.h"
 #include "resource/sealer.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 namespace orrery::resource {
 
-TEST(Sealer, OpensWhatItSealedInTheSamePlaceOnly) {
+TEST(Sealer, OpensAValueOnlyUnderThePathItWasSealedFor) {
     const auto sealer = Sealer::ephemeral();
     const auto sealed = sealer->seal("hunter2", "Secret/a/spec.values.x");
     EXPECT_EQ(sealed.find("hunter2"), std::string::npos);
@@ -19,7 +19,7 @@ TEST(Sealer, OpensWhatItSealedInTheSamePlaceOnly) {
     EXPECT_EQ(*sealer->unseal(sealer->seal("", "x"), "x"), "");
 }
 
-TEST(Sealer, NoticesEveryChangedOrMissingCharacter) {
+TEST(Sealer, DetectsEveryChangedOrMissingCharacter) {
     const auto sealer = Sealer::ephemeral();
     const auto sealed = sealer->seal("some secret", "x");
     for (std::size_t i = 0; i < sealed.size(); ++i) {
@@ -30,7 +30,7 @@ TEST(Sealer, NoticesEveryChangedOrMissingCharacter) {
     }
 }
 
-TEST(Sealer, MakesItsKeyFileOnceForItsOwnerOnly) {
+TEST(Sealer, CreatesItsKeyFileOnceReadableByItsOwnerOnly) {
     const orrery::testing::TemporaryFolder folder;
     const auto path = folder / "key";
     EXPECT_EQ(Sealer::open(path, Sealer::Missing::refuse).error().code, Code::not_found);

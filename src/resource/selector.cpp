@@ -1,3 +1,4 @@
+#include "core/truncate.h"
 #include "resource/resources.h"
 
 #include <fmt/format.h>
@@ -9,7 +10,7 @@ namespace orrery::resource {
 Result<LabelSelector> LabelSelector::parse(std::string_view text) {
     LabelSelector selector;
     const auto bad = [&](std::string_view term, std::string_view why) {
-        return Error{Code::invalid, fmt::format("\"{}\" in the label selector {}", term.substr(0, 64), why),
+        return Error{Code::invalid, fmt::format("\"{}\" in the label selector {}", truncate(term, 64), why),
                      "write terms as key=value, key!=value, key or !key, with commas between"};
     };
     const auto trim = [](std::string_view part) {
@@ -29,16 +30,16 @@ Result<LabelSelector> LabelSelector::parse(std::string_view text) {
         const auto term = trim(text.substr(start, end - start));
         start = end + 1;
         if (term.empty()) return bad(term, "is empty");
-        Term made{Term::What::exists, {}, {}};
+        Term made{Term::Op::exists, {}, {}};
         const auto equals = term.find('=');
         if (equals != std::string_view::npos) {
             const bool differs = equals > 0 && term[equals - 1] == '!';
             const bool twice = equals + 1 < term.size() && term[equals + 1] == '=';
-            made.what = differs ? Term::What::differs : Term::What::equals;
+            made.op = differs ? Term::Op::differs : Term::Op::equals;
             made.key = trim(term.substr(0, equals - (differs ? 1 : 0)));
             made.value = trim(term.substr(equals + (twice ? 2 : 1)));
         } else if (term.front() == '!') {
-            made.what = Term::What::missing;
+            made.op = Term::Op::missing;
             made.key = trim(term.substr(1));
         } else {
             made.key = term;
@@ -54,11 +55,11 @@ Result<LabelSelector> LabelSelector::parse(std::string_view text) {
 bool LabelSelector::matches(const std::map<std::string, std::string>& labels) const {
     return std::all_of(terms_.begin(), terms_.end(), [&](const Term& term) {
         const auto at = labels.find(term.key);
-        switch (term.what) {
-        case Term::What::equals: return at != labels.end() && at->second == term.value;
-        case Term::What::differs: return at == labels.end() || at->second != term.value;
-        case Term::What::exists: return at != labels.end();
-        case Term::What::missing: return at == labels.end();
+        switch (term.op) {
+        case Term::Op::equals: return at != labels.end() && at->second == term.value;
+        case Term::Op::differs: return at == labels.end() || at->second != term.value;
+        case Term::Op::exists: return at != labels.end();
+        case Term::Op::missing: return at == labels.end();
         }
         return false;
     });

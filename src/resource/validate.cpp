@@ -1,4 +1,6 @@
 #include "core/ids.h"
+#include "core/truncate.h"
+#include "core/url_text.h"
 #include "resource/object.h"
 
 #include <boost/asio/ip/address.hpp>
@@ -13,7 +15,7 @@ namespace orrery::resource {
 
 namespace {
 
-constexpr std::size_t most_errors = 100; // more help nobody
+constexpr std::size_t max_errors = 100;
 constexpr std::size_t max_map_key = 128;
 
 bool is_letter_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
@@ -30,14 +32,9 @@ std::size_t text_length(std::string_view text) {
         std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U; }));
 }
 
-std::string cut(std::string_view text) {
-    if (text.size() <= 40) return std::string(text);
-    std::size_t end = 40;
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80U) --end;
-    return std::string(text.substr(0, end)) + "...";
-}
+std::string cut(std::string_view text) { return text.size() <= 40 ? std::string(text) : truncate(text, 40) + "..."; }
 
-/// What was found, in words.
+/// Description of an unexpected value, for messages.
 std::string found(const json::value& value) {
     switch (value.kind()) {
     case json::kind::null: return "nothing";
@@ -52,10 +49,20 @@ std::string found(const json::value& value) {
     return "something else";
 }
 
-bool is_host(std::string_view text) {
+/// An IP address. The zone of fe80::1%eth0 is the name or number of an interface; Asio accepts any text there.
+bool is_address(std::string_view text) {
+    if (const auto percent = text.find('%'); percent != text.npos) {
+        const auto zone = text.substr(percent + 1);
+        const auto is_plain = [](char c) { return is_letter_or_digit(c) || c == '.' || c == '_' || c == '-'; };
+        if (zone.empty() || zone.size() > 15 || !std::all_of(zone.begin(), zone.end(), is_plain)) return false;
+    }
     boost::system::error_code failed;
     boost::asio::ip::make_address(std::string(text), failed);
-    if (!failed) return true;
+    return !failed;
+}
+
+bool is_host(std::string_view text) {
+    if (is_address(text)) return true;
     if (text.empty() || text.size() > 253) return false;
     bool last_is_number = false;
     for (std::size_t start = 0; start <= text.size();) {
@@ -96,7 +103,12 @@ public:
 
 private:
     static std::string at(const std::string& path, std::string_view name) {
-        return path.empty() ? std::string(name) : fmt::format("{}.{}", path, name);
+        std::string out;
+        out.reserve(path.size() + 1 + name.size());
+        out += path;
+        if (!path.empty()) out += '.';
+        out += name;
+        return out;
     }
 
     /// Made where it is absent only if its defaults complete it.
@@ -110,13 +122,16 @@ private:
     }
 
     void wrong(const std::string& path, std::string message) {
-        if (errors_.size() < most_errors) errors_.push_back({path, std::move(message)});
+        if (errors_.size() < max_errors) errors_.push_back({path, std::move(message)});
     }
 
     void unknown(const Field& declared, std::string_view key, const std::string& path) {
+        const auto& children = declared.children();
+        if (std::any_of(children.begin(), children.end(), [&](const Field& field) { return field.name() == key; })) return;
         std::vector<std::string_view> known;
-        for (const auto& field : declared.children()) {
-            if (field.name() == key) return;
+        for (const auto& field : children) {
+            if (field.old_name() == key)
+                return wrong(at(path, cut(key)), fmt::format("this field is called \"{}\" now", field.name()));
             known.push_back(field.name());
         }
         const auto near = key.size() > 64 ? std::string_view{} : nearest(key, known.data(), known.data() + known.size());
@@ -128,7 +143,7 @@ private:
             wrong(at(path, cut(key)), fmt::format("unknown field; known are {}", fmt::join(known, ", ")));
     }
 
-    /// Whether what stands in its place could be meant as a secret: the only value of a map of them, say.
+    /// Whether a value of the wrong type may contain a secret, such as a scalar instead of a map of secrets.
     static bool holds_secrets(const Field& field) {
         return field.is_secret() || (field.item() != nullptr && holds_secrets(*field.item())) ||
                std::any_of(field.children().begin(), field.children().end(), holds_secrets);
@@ -144,13 +159,12 @@ private:
         wrong(path, fmt::format("must be {}, got {}{}", wanted, what_was_found(field, value), hint));
     }
 
-    template <class Number>
-    void check_bounds(const Field& field, Number value, const std::string& path, std::string_view unit, std::string_view got) {
-        const bool low = field.least() && value < static_cast<Number>(*field.least());
-        const bool high = field.greatest() && value > static_cast<Number>(*field.greatest());
+    template <class Number> void check_bounds(const Field& field, Number value, const std::string& path, std::string_view unit) {
+        const bool low = field.min() && value < static_cast<Number>(*field.min());
+        const bool high = field.max() && value > static_cast<Number>(*field.max());
         if (!low && !high) return;
-        wrong(path, fmt::format("{} between {} and {}{}, got {}", unit.empty() ? "must be" : "must have", *field.least(),
-                                *field.greatest(), unit, got));
+        wrong(path, fmt::format("{} between {} and {}{}, got {}", unit.empty() ? "must be" : "must have", *field.min(),
+                                *field.max(), unit, value));
     }
 
     void check(const Field& field, json::value& value, const std::string& path) {
@@ -174,6 +188,7 @@ private:
 
     void check_text(const Field& field, json::value& value, const std::string& path) {
         if (field.is_secret() && secrets_ == Secrets::joined && sealed_text(value) != nullptr) return;
+        if (field.takes_secret() && value.is_object()) return check_secret_reference(value.get_object(), path);
         if (!value.is_string())
             return wrong_type(field, value, path, "a text", value.is_primitive() && !value.is_null() ? ": put it in quotes" : "");
         const std::string_view text = value.get_string();
@@ -181,14 +196,25 @@ private:
         if (!field.choices().empty() && std::find(field.choices().begin(), field.choices().end(), text) == field.choices().end())
             return wrong(path,
                          fmt::format("must be one of {}, got {}", fmt::join(field.choices(), ", "), what_was_found(field, value)));
-        if (has_control_characters(text, "\n\r\t")) return wrong(path, "must not have control characters");
-        if (field.least() || field.greatest()) {
+        if (field.text_format() == Format::data && text.find('\0') != text.npos)
+            return wrong(path, "must not have a NUL character");
+        if (field.text_format() != Format::data && has_control_characters(text, "\n\r\t"))
+            return wrong(path, "must not have control characters");
+        if (field.min() || field.max()) {
             const auto length = static_cast<std::int64_t>(text_length(text));
-            check_bounds(field, length, path, " characters", fmt::format("{}", length));
+            check_bounds(field, length, path, " characters");
         }
         const auto format = field.reference().empty() ? field.text_format() : Format::name;
         if (auto right = check_format(format, text); !right.empty())
-            wrong(path, field.is_secret() ? std::move(right) : fmt::format("{}, got \"{}\"", right, cut(text)));
+            wrong(path, field.is_secret() ? std::move(right) : fmt::format("{}, got \"{}\"", right, cut(mask_userinfo(text))));
+    }
+
+    void check_secret_reference(const json::object& value, const std::string& path) {
+        for (const auto& [key, ignored] : value)
+            if (key != "secret") wrong(at(path, cut(key)), "unknown field; known is secret");
+        const auto* named = value.if_contains("secret");
+        if (named == nullptr || !named->is_string() || !SecretReference::parse(std::string_view(named->get_string())))
+            wrong(at(path, "secret"), "must name a Secret and one of its values, as in site-login.password");
     }
 
     void check_integer(const Field& field, json::value& value, const std::string& path) {
@@ -202,7 +228,7 @@ private:
                                 value.get_string().find_first_not_of("0123456789") == json::string::npos;
             return wrong_type(field, value, path, "a whole number", quoted ? ": leave out the quotes" : "");
         }
-        check_bounds(field, value.get_int64(), path, "", fmt::format("{}", value.get_int64()));
+        check_bounds(field, value.get_int64(), path, "");
     }
 
     void check_number(const Field& field, json::value& value, const std::string& path) {
@@ -210,7 +236,7 @@ private:
         const auto as_double = value.is_double()  ? value.get_double()
                                : value.is_int64() ? static_cast<double>(value.get_int64())
                                                   : static_cast<double>(value.get_uint64());
-        check_bounds(field, as_double, path, "", fmt::format("{}", as_double));
+        check_bounds(field, as_double, path, "");
     }
 
     void check_duration(const Field& field, json::value& value, const std::string& path) {
@@ -218,8 +244,8 @@ private:
         if (!value.is_string()) return wrong_type(field, value, path, wanted);
         const auto parsed = parse_duration(std::string_view(value.get_string()));
         if (!parsed.ok()) return wrong_type(field, value, path, wanted);
-        if (!field.least()) return;
-        const auto low = Duration(std::chrono::seconds(*field.least())), high = Duration(std::chrono::seconds(*field.greatest()));
+        if (!field.min()) return;
+        const auto low = Duration(std::chrono::seconds(*field.min())), high = Duration(std::chrono::seconds(*field.max()));
         if (*parsed < low || *parsed > high)
             wrong(path, fmt::format("must be between {} and {}, got {}", to_text(low), to_text(high),
                                     std::string_view(value.get_string())));
@@ -236,14 +262,14 @@ private:
     void check_list(const Field& field, json::value& value, const std::string& path) {
         if (!value.is_array()) return wrong_type(field, value, path, "a list");
         auto& array = value.get_array();
-        check_bounds(field, static_cast<std::int64_t>(array.size()), path, " items", fmt::format("{}", array.size()));
+        check_bounds(field, static_cast<std::int64_t>(array.size()), path, " items");
         for (std::size_t i = 0; i < array.size(); ++i) check(*field.item(), array[i], fmt::format("{}[{}]", path, i));
     }
 
     void check_map(const Field& field, json::value& value, const std::string& path) {
         if (!value.is_object()) return wrong_type(field, value, path, "an object");
         auto& map = value.get_object();
-        check_bounds(field, static_cast<std::int64_t>(map.size()), path, " entries", fmt::format("{}", map.size()));
+        check_bounds(field, static_cast<std::int64_t>(map.size()), path, " entries");
         for (auto& [raw_key, item] : map) {
             const std::string_view key = raw_key;
             if (key.empty() || key.size() > max_map_key || has_control_characters(key, ""))
@@ -257,24 +283,51 @@ private:
     Secrets secrets_;
 };
 
-void visit_marked(const Field& field, json::value& value, const std::string& path, bool secrets, const Visitor& visit) {
-    if (secrets ? field.is_secret() : !field.reference().empty()) return visit(field, path, value);
+/// The reference to a Secret that a field has in place of its text.
+const Field& secret_reference_field() {
+    static const Field field = text("secret", "A Secret.").refers_to("Secret");
+    return field;
+}
+
+/// What a visitor is after.
+enum class Mark { secret, reference, named_secret };
+
+/// Whether the field, or one below it, can hold what is visited: the others need no path.
+bool is_marked(const Field& field, Mark mark) {
+    if (mark != Mark::secret && field.takes_secret()) return true;
+    if (mark == Mark::secret ? field.is_secret() : mark == Mark::reference && !field.reference().empty()) return true;
+    if (field.item() != nullptr && is_marked(*field.item(), mark)) return true;
+    return std::any_of(field.children().begin(), field.children().end(),
+                       [&](const Field& child) { return is_marked(child, mark); });
+}
+
+void visit_marked(const Field& field, json::value& value, const std::string& path, Mark mark, const Visitor& visit) {
+    if (mark != Mark::secret && field.takes_secret()) {
+        const auto named = named_secret(value);
+        if (!named) return;
+        if (mark == Mark::named_secret) return visit(field, path + ".secret", value);
+        json::value name(named->name);
+        return visit(secret_reference_field(), path + ".secret", name);
+    }
+    if (mark == Mark::secret ? field.is_secret() : mark == Mark::reference && !field.reference().empty())
+        return visit(field, path, value);
     if (auto* object = value.if_object(); object != nullptr && field.type() == Type::object) {
         for (const auto& child : field.children())
-            if (auto* given = object->if_contains(child.name()))
-                visit_marked(child, *given, path + "." + child.name(), secrets, visit);
+            if (auto* given = is_marked(child, mark) ? object->if_contains(child.name()) : nullptr)
+                visit_marked(child, *given, path + "." + child.name(), mark, visit);
     } else if (object != nullptr && field.type() == Type::map && field.item() != nullptr) {
         for (auto& [key, item] : *object)
-            visit_marked(*field.item(), item, fmt::format("{}.{}", path, std::string_view(key)), secrets, visit);
+            visit_marked(*field.item(), item, fmt::format("{}.{}", path, std::string_view(key)), mark, visit);
     } else if (auto* array = value.if_array(); array != nullptr && field.type() == Type::list && field.item() != nullptr) {
         for (std::size_t i = 0; i < array->size(); ++i)
-            visit_marked(*field.item(), (*array)[i], fmt::format("{}[{}]", path, i), secrets, visit);
+            visit_marked(*field.item(), (*array)[i], fmt::format("{}[{}]", path, i), mark, visit);
     }
 }
 
-void visit_children(const Field& declared, json::object& value, const std::string& path, bool secrets, const Visitor& visit) {
+void visit_children(const Field& declared, json::object& value, const std::string& path, Mark mark, const Visitor& visit) {
     for (const auto& child : declared.children())
-        if (auto* given = value.if_contains(child.name())) visit_marked(child, *given, path + "." + child.name(), secrets, visit);
+        if (auto* given = is_marked(child, mark) ? value.if_contains(child.name()) : nullptr)
+            visit_marked(child, *given, path + "." + child.name(), mark, visit);
 }
 
 } // namespace
@@ -294,7 +347,7 @@ void check_labels(const std::map<std::string, std::string>& labels, std::vector<
             errors.push_back({path, "is not a good label: 1 to 128 of a-z, A-Z, 0-9, '.', '_', '/' and '-'"});
         if (value.size() > 256 || has_control_characters(value, ""))
             errors.push_back({path, "must be one line of at most 256 bytes"});
-        if (errors.size() >= most_errors) return;
+        if (errors.size() >= max_errors) return;
     }
 }
 
@@ -323,7 +376,7 @@ Result<Unit> verdict(const Kind& kind, std::string_view name, std::vector<FieldE
     Error error{Code::invalid,
                 errors.size() == 1 ? fmt::format("{} is not valid: {} {}", what, errors.front().path, errors.front().message)
                                    : fmt::format("{} is not valid: {} fields are wrong", what, errors.size()),
-                "correct the fields named"};
+                fmt::format("\"orrery explain {}\" describes its fields", kind.names().front())};
     error.fields = std::move(errors);
     return error;
 }
@@ -340,33 +393,51 @@ std::string check_format(Format format, std::string_view text) {
     case Format::name:
         return is_valid_name(text) ? "" : "must be 1 to 253 of a-z, 0-9, '-' and '.', beginning and ending with a letter or digit";
     case Format::host: return is_host(text) ? "" : "must be an IP address or a host name";
-    case Format::address: {
-        boost::system::error_code failed;
-        boost::asio::ip::make_address(std::string(text), failed);
-        return failed ? "must be an IP address" : "";
-    }
+    case Format::address: return is_address(text) ? "" : "must be an IP address";
     case Format::url: {
         const auto parsed = boost::urls::parse_uri(text);
         const bool right = parsed && (parsed->scheme() == "http" || parsed->scheme() == "https") && !parsed->host().empty();
-        return right ? "" : "must be an address that begins with http:// or https://";
+        if (!right) return "must be an address that begins with http:// or https://";
+        return parsed->has_userinfo() ? "must not hold a user or a password: every reader of the resource would see them" : "";
     }
     case Format::one_line: return has_control_characters(text, "") ? "must be one line" : "";
+    case Format::data: return text.find('\0') != text.npos ? "must not have a NUL character" : "";
     }
     return {};
 }
 
 void visit_secrets(const Field& declared, json::object& value, const std::string& path, const Visitor& visit) {
-    visit_children(declared, value, path, true, visit);
+    visit_children(declared, value, path, Mark::secret, visit);
 }
 
 void visit_references(const Field& declared, json::object& value, const std::string& path, const Visitor& visit) {
-    visit_children(declared, value, path, false, visit);
+    visit_children(declared, value, path, Mark::reference, visit);
+}
+
+void visit_named_secrets(const Field& declared, json::object& value, const std::string& path, const NamedSecretVisitor& visit) {
+    visit_children(declared, value, path, Mark::named_secret,
+                   [&](const Field&, const std::string& at, json::value& found) { visit(at, *named_secret(found)); });
 }
 
 void mask_secrets(const Kind& kind, json::object& spec) {
     if (!kind.has_secrets()) return;
     visit_secrets(kind.spec(), spec, "spec",
                   [](const Field&, const std::string&, json::value& value) { value = json::string(sealed_mark); });
+}
+
+std::optional<SecretReference> SecretReference::parse(std::string_view text) {
+    const auto dot = text.rfind('.');
+    if (dot == std::string_view::npos || dot + 1 == text.size() || text.size() - dot > 129) return std::nullopt;
+    SecretReference out{std::string(text.substr(0, dot)), std::string(text.substr(dot + 1))};
+    if (!is_valid_name(out.name) || has_control_characters(out.key, "")) return std::nullopt;
+    return out;
+}
+
+std::optional<SecretReference> named_secret(const json::value& value) {
+    const auto* object = value.if_object();
+    const auto* named = object == nullptr ? nullptr : object->if_contains("secret");
+    if (named == nullptr || !named->is_string()) return std::nullopt;
+    return SecretReference::parse(std::string_view(named->get_string()));
 }
 
 const json::string* sealed_text(const json::value& value) {

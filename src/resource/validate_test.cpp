@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 Kind sample_kind() {
     Kind kind("Sample", "samples", "For tests.");
     kind.spec(text("title", "A title.").required().between(1, 5))
-        .spec(text("mode", "A mode.").one_of({"fast", "safe"}).otherwise("safe"))
+        .spec(text("mode", "A mode.").one_of({"fast", "safe"}).default_value("safe"))
         .spec(integer("count", "How many.").between(1, 10))
         .spec(number("ratio", "A ratio.").between(0, 1))
         .spec(boolean("active", "Whether."))
@@ -25,9 +25,10 @@ Kind sample_kind() {
         .spec(time("since", "Since when."))
         .spec(list("addresses", "Where.", text("address", "One.").format(Format::address)).between(0, 3))
         .spec(map("limits", "By name.", integer("limit", "One.").between(0, 9)))
-        .spec(object("deep", "Nested.").with(object("er", "More.").with(integer("level", "L.").otherwise(3))))
-        .spec(object("strict", "Nested.").with(text("must", "M.").required()).with(text("may", "M.").otherwise("x")))
+        .spec(object("deep", "Nested.").with(object("er", "More.").with(integer("level", "L.").default_value(3))))
+        .spec(object("strict", "Nested.").with(text("must", "M.").required()).with(text("may", "M.").default_value("x")))
         .spec(text("url", "A url.").format(Format::url))
+        .spec(text("data", "Any.").format(Format::data))
         .spec(text("host", "A host.").format(Format::host))
         .spec(text("line", "A line.").format(Format::one_line))
         .spec(text("fixed", "Once.").immutable())
@@ -50,7 +51,7 @@ std::vector<std::string> errors_of(std::string_view spec) {
 
 } // namespace
 
-TEST(Validation, NamesTheFieldAndWhatWouldBeRight) {
+TEST(Validation, NamesTheFieldAndAValidValue) {
     const struct {
         const char* spec;
         const char* error;
@@ -83,6 +84,11 @@ TEST(Validation, NamesTheFieldAndWhatWouldBeRight) {
         {R"({"title":"a","strict":{}})", "spec.strict.must: must be given"},
         {R"({"title":"a","url":"ftp://x"})", "spec.url: must be an address that begins with http:// or https://, got \"ftp://x\""},
         {R"({"title":"a","host":"10.0.0.300"})", "spec.host: must be an IP address or a host name, got \"10.0.0.300\""},
+        {"{\"title\":\"a\",\"data\":\"a\\u0000b\"}", "spec.data: must not have a NUL character"},
+        {R"({"title":"a","host":"fe80::1%{{ x }}"})", "spec.host: must be an IP address or a host name, got \"fe80::1%{{ x }}\""},
+        {R"({"title":"a","host":"fe80::1%0;id"})", "spec.host: must be an IP address or a host name, got \"fe80::1%0;id\""},
+        {R"({"title":"a","host":"::1%"})", "spec.host: must be an IP address or a host name, got \"::1%\""},
+        {R"({"title":"a","addresses":["::1%a b"]})", "spec.addresses[0]: must be an IP address, got \"::1%a b\""},
         {R"({"title":"a","host":"-a.b"})", "spec.host: must be an IP address or a host name, got \"-a.b\""},
         {R"({"title":"a","line":"a\nb"})", "spec.line: must be one line, got \"a\nb\""},
         {R"({"title":"a","hidden":"abc"})", "spec.hidden: must have between 4 and 99 characters, got 3"},
@@ -93,15 +99,16 @@ TEST(Validation, NamesTheFieldAndWhatWouldBeRight) {
     for (const auto& row : table) EXPECT_THAT(errors_of(row.spec), ElementsAre(row.error)) << row.spec;
 }
 
-TEST(Validation, SaysAllThatIsWrongAtOnce) {
+TEST(Validation, ReportsAllErrorsAtOnce) {
     EXPECT_THAT(errors_of(R"({"count":0,"mode":"x","nonsense":1})").size(), 4U); // and the title is missing
 }
 
-TEST(Validation, TakesWhatIsRight) {
+TEST(Validation, AcceptsValidValues) {
     for (const auto* spec :
          {R"({"title":"a"})", R"({"title":"äöüäö"})", R"({"title":"a","count":3.0})", R"({"title":"a","url":"https://x/y?z"})",
-          R"({"title":"a","host":"db-1.example.org"})", R"({"title":"a","host":"::1"})", R"~({"title":"a","hidden":"(sealed)"})~",
-          R"({"title":"a","free":{"any":[1,null]}})", R"({"title":"a","strict":null})"})
+          R"({"title":"a","host":"db-1.example.org"})", R"({"title":"a","host":"::1"})", R"({"title":"a","host":"fe80::1%eth0"})",
+          R"~({"title":"a","hidden":"(sealed)"})~", R"({"title":"a","free":{"any":[1,null]}})", R"({"title":"a","strict":null})",
+          "{\"title\":\"a\",\"data\":\"\\u0001\\u001b[2J\\n\"}"})
         EXPECT_THAT(errors_of(spec), IsEmpty()) << spec;
 }
 
@@ -141,7 +148,7 @@ TEST(ReadObject, ChecksTheEnvelope) {
     EXPECT_THAT(first_error("", R"({"name":"A b","spec":{"title":"a"}})"), HasSubstr("name: must be 1 to 253 of a-z"));
     EXPECT_EQ(first_error("a", R"({"kind":"Node","spec":{"title":"a"}})"), "kind: must be Sample here");
     EXPECT_EQ(first_error("a", R"({"metadata":{},"spec":{"title":"a"}})"),
-              "metadata: unknown field; name and labels stand at the top");
+              "metadata: unknown field; name and labels belong at the top level");
     EXPECT_EQ(first_error("a", R"({"lables":{},"spec":{"title":"a"}})"), "lables: unknown field; did you mean \"labels\"?");
     EXPECT_EQ(first_error("a", R"({"labels":{"zone":1},"spec":{"title":"a"}})"),
               "labels.zone: must be a text, got the number 1: put it in quotes");
@@ -156,7 +163,7 @@ TEST(ReadObject, ChecksTheEnvelope) {
         "ok");
 }
 
-TEST(ReadObject, KnowsAGoodName) {
+TEST(ReadObject, ValidatesNames) {
     for (const auto* good : {"a", "n1", "a.b-c", "0"}) EXPECT_TRUE(is_valid_name(good)) << good;
     for (const auto* bad : {"", "A", "-a", "a-", ".a", "a_b", "a/b", "ä"}) EXPECT_FALSE(is_valid_name(bad)) << bad;
     EXPECT_TRUE(is_valid_name(std::string(253, 'a')));
@@ -245,18 +252,35 @@ TEST(Kinds, ANodeReadsItsSpec) {
     EXPECT_EQ(node.maintenance_reason, "disk");
 }
 
-TEST(OpenApi, DescribesFieldsAsTheyAreDeclared) {
-    const auto schema = schema_of(sample_kind().spec());
+TEST(OpenApi, DescribesDeclaredFields) {
+    const auto schema = schema_of(sample_kind().spec(), Side::request);
     const auto& properties = schema.at("properties").get_object();
     EXPECT_EQ(to_json_text(schema.at("required")), R"(["title"])");
     EXPECT_EQ(to_json_text(properties.at("count")),
-              R"({"type":"integer","format":"int64","minimum":1,"maximum":10,"description":"How many."})");
+              R"({"type":["integer","null"],"format":"int64","minimum":1,"maximum":10,"description":"How many."})");
     EXPECT_EQ(to_json_text(properties.at("mode")),
-              R"({"type":"string","enum":["fast","safe"],"description":"A mode.","default":"safe"})");
-    EXPECT_TRUE(properties.at("hidden").at("writeOnly").get_bool());
+              R"({"type":["string","null"],"enum":["fast","safe",null],"description":"A mode.","default":"safe"})");
+    EXPECT_TRUE(properties.at("hidden").at("x-sealed").get_bool());
+    const auto answer = schema_of(sample_kind().spec(), Side::answer);
+    EXPECT_EQ(answer.at("properties").at("hidden").at("const").as_string(), sealed_mark) << "what answers really carry";
+    EXPECT_EQ(to_json_text(answer.at("properties").at("count").at("type")), R"("integer")");
     EXPECT_FALSE(schema.at("additionalProperties").get_bool());
     EXPECT_TRUE(response_schema(node_kind()).at("properties").get_object().contains("status"));
-    EXPECT_FALSE(request_schema(node_kind()).at("properties").get_object().contains("status"));
+    EXPECT_EQ(to_json_text(request_schema(node_kind()).at("required")), R"(["name","spec"])");
+    EXPECT_EQ(to_json_text(replacement_schema(node_kind()).at("required")), R"(["spec"])");
+}
+
+TEST(OpenApi, DescribesTheFormsOfAnAnyField) {
+    Kind kind("Sample", "samples", "For tests.");
+    kind.spec(any("on", "Where.").forms({text("on", "A role."), object("on", "More.").with(text("role", "The role.").required())}));
+    const auto schema = schema_of(kind.spec(), Side::request);
+    const auto& forms = schema.at("properties").at("on").at("anyOf").get_array();
+    ASSERT_EQ(forms.size(), 2U);
+    EXPECT_EQ(forms[0].at("type").as_string(), "string");
+    EXPECT_EQ(to_json_text(forms[1].at("required")), R"(["role"])");
+    const auto about = describe_kind(kind);
+    EXPECT_EQ(to_json_text(about.at("fields").at(0).at("forms")), R"(["text","object"])");
+    EXPECT_EQ(about.at("fields").at(1).at("path").as_string(), "spec.on.role");
 }
 
 TEST(OpenApi, DescribesAKindForTheCommandLine) {

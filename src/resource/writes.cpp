@@ -1,18 +1,21 @@
 #include "core/text.h"
+#include "core/truncate.h"
 #include "resource/resources_state.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 namespace orrery::resource {
 
 namespace {
 
-/// How often a write that others came between is tried again. Each time somebody has succeeded, so this is reached only under a
+/// How often a write is tried again after a conflict. Each conflict is a success of another writer, so this is reached only under a
 /// crowd on one resource.
-constexpr int most_attempts = 16;
-constexpr std::size_t most_new_references = 50; // two operations each, of which a transaction has 120
+constexpr int max_attempts = 16;
+constexpr std::size_t max_new_references = 50; // two operations each, of which a transaction has 120
 
 json::object labels_and_spec(const Object& object) {
     json::object labels, out;
@@ -31,9 +34,23 @@ std::vector<Difference> differences_of(const Kind& kind, const Object* before, c
     return differences(kind, labels_and_spec(old_part), labels_and_spec(new_part));
 }
 
+/// `users` are "Node/n1 (spec.ssh.key)". Few are listed in the message, many only in the fields.
+Error referred_to(const Kind& kind, std::string_view name, const std::vector<std::string>& users, std::size_t more) {
+    const auto total = users.size() + more;
+    auto by = total <= 3 ? fmt::format("{}", fmt::join(users, ", ")) : fmt::format("{} resources", total);
+    if (more > 0) by += fmt::format(", of which {} are listed", users.size());
+    Error error{Code::conflict, fmt::format("{} {} is referred to by {}", kind.name(), name, by), "change or remove those first"};
+    for (const std::string_view user : users) {
+        const auto space = user.find(" (");
+        const auto where = space == std::string_view::npos ? std::string_view("refers to it") : user.substr(space + 2);
+        error.fields.push_back({std::string(user.substr(0, space)), std::string(where.substr(0, where.rfind(')')))});
+    }
+    return error;
+}
+
 Error wrong_revision(const Kind& kind, const Object& before, store::Revision expected) {
     Error error{Code::conflict,
-                fmt::format("{} {} is at revision {}, not {}: somebody changed it meanwhile", kind.name(), before.name,
+                fmt::format("{} {} is at revision {}, not {}: it was changed since you read it", kind.name(), before.name,
                             before.revision, expected),
                 "read it again and repeat the change on what it is now"};
     error.fields.push_back({"If-Match", fmt::format("is not its present revision, which is {}", before.revision)});
@@ -42,7 +59,7 @@ Error wrong_revision(const Kind& kind, const Object& before, store::Revision exp
 
 std::string guard_key(const std::string& target_key) { return fmt::format("{}/{}", reference_guards, target_key); }
 
-/// The references in an object: the target's key in the store and where the reference stands.
+/// The references of an object: the key of the target, and the path of the reference.
 std::map<std::string, std::pair<const Field*, std::string>> references_of(const Registry& registry, const Kind& kind,
                                                                           json::object& spec) {
     std::map<std::string, std::pair<const Field*, std::string>> out;
@@ -70,7 +87,7 @@ void fill_absent_secrets(const Field& declared, const json::object& before, json
 
 } // namespace
 
-std::string Resources::State::place_of(const Kind& kind, std::string_view name, std::string_view path) {
+std::string Resources::State::sealing_path(const Kind& kind, std::string_view name, std::string_view path) {
     return fmt::format("{}/{}/{}", kind.name(), name, path);
 }
 
@@ -78,7 +95,8 @@ void Resources::State::seal_secrets(const Kind& kind, Object& object) const {
     if (!kind.has_secrets()) return;
     visit_secrets(kind.spec(), object.spec, "spec", [&](const Field&, const std::string& path, json::value& value) {
         if (value.is_string())
-            value = json::object{{"$sealed", sealer.seal(std::string_view(value.get_string()), place_of(kind, object.name, path))}};
+            value =
+                json::object{{"$sealed", sealer.seal(std::string_view(value.get_string()), sealing_path(kind, object.name, path))}};
     });
 }
 
@@ -106,7 +124,7 @@ void Resources::State::join_secrets(const Kind& kind, const Object* before, Obje
         } else if (kept != stored.end()) {
             const auto* sealed = sealed_text(kept->second);
             const auto opened = sealed == nullptr ? Result<std::string>()
-                                                  : sealer.unseal(std::string_view(*sealed), place_of(kind, after.name, path));
+                                                  : sealer.unseal(std::string_view(*sealed), sealing_path(kind, after.name, path));
             if (opened.ok() && *opened == plain) value = kept->second; // the same again is no change
         }
     });
@@ -148,114 +166,188 @@ Result<Object> Resources::State::wanted(const Kind& kind, const Wish& wish, cons
     return after;
 }
 
-void Resources::State::hold_references(const Kind& kind, const Object* before, Object& after, store::Transaction& transaction,
-                                       std::vector<FieldError>& errors) const {
-    // A reference that stands already is held: its target is not removed while this resource, whose revision is compared, refers to
-    // it. A new one is held from both sides: this write compares that the target is there, and touches a key that the target's
-    // removal compares.
+void Resources::State::hold_references(const Kind& kind, const Object* before, Object& after, const WriteOptions& options,
+                                       store::Transaction& transaction, std::vector<FieldError>& errors) const {
+    // An existing reference is guarded: its target is not removed while this resource, whose revision is compared, refers to
+    // it. A new reference is guarded on both sides: this write compares that the target exists, and writes a key that the
+    // removal of the target compares.
     auto old_spec = before == nullptr ? json::object() : before->spec;
-    const auto standing = references_of(registry, kind, old_spec);
+    const auto existing = references_of(registry, kind, old_spec);
     std::size_t added = 0;
     for (const auto& [key, from] : references_of(registry, kind, after.spec)) {
-        if (standing.contains(key)) continue;
+        if (existing.contains(key)) continue;
         const auto target = store.find(key);
         const auto& [field, path] = from;
         if (!target) {
             errors.push_back({path, fmt::format("refers to {} \"{}\", which does not exist", field->reference(),
                                                 key.substr(key.find('/') + 1))});
-        } else if (++added > most_new_references) {
+        } else if (++added > max_new_references) {
             errors.push_back(
-                {path, fmt::format("is one new reference too many: at most {} can be added in one write", most_new_references)});
+                {path, fmt::format("is one new reference too many: at most {} can be added in one write", max_new_references)});
         } else {
             transaction.expect_created(key, target->created);
             transaction.put(guard_key(key), after.key(kind));
         }
     }
+    check_named_secrets(kind, old_spec, after, options, errors);
 }
 
-Task<Resources::State::Attempt> Resources::State::attempt_write(Context ctx, const Kind& kind, const Wish& wish) {
+void Resources::State::check_named_secrets(const Kind& kind, json::object& old_spec, Object& after, const WriteOptions& options,
+                                           std::vector<FieldError>& errors) const {
+    std::set<std::string> existing; // where a Secret lost a value later, other fields can still be changed
+    visit_named_secrets(kind.spec(), old_spec, "spec",
+                        [&](const std::string&, const SecretReference& named) { existing.insert(named.name + "." + named.key); });
+    visit_named_secrets(kind.spec(), after.spec, "spec", [&](const std::string& path, const SecretReference& named) {
+        if (existing.contains(named.name + "." + named.key)) return;
+        if (!options.may_name_secrets) {
+            errors.push_back({path, "names a Secret, and this token is limited to kinds without Secret"});
+            return;
+        }
+        const auto record = store.find("secrets/" + named.name);
+        if (!record) return; // reported already
+        const auto secret = from_stored(*record);
+        const auto* values = secret.ok() ? secret->spec.if_contains("values") : nullptr;
+        if (values == nullptr || !values->is_object() || values->get_object().contains(named.key)) return;
+        std::vector<std::string_view> known;
+        for (const auto& [key, ignored] : values->get_object()) known.push_back(key);
+        errors.push_back({path, fmt::format("Secret \"{}\" has no value \"{}\"; it has {}", named.name, truncate(named.key, 64),
+                                            fmt::join(known, ", "))});
+    });
+}
+
+std::optional<Error> Resources::State::precondition_error(const Kind& kind, const Wish& wish, const Object* before) {
+    if (wish.how == How::create && before != nullptr)
+        return Error{Code::conflict, fmt::format("{} {} exists already", kind.name(), before->name), kind.remedy_if_exists()};
+    if (wish.how != How::create && before == nullptr)
+        return Error{Code::not_found, fmt::format("there is no {} named \"{}\"", kind.name(), truncate(wish.object.name, 253))};
+    const auto& required = wish.options.if_revision;
+    if (before != nullptr && required && *required != before->revision) return wrong_revision(kind, *before, *required);
+    return std::nullopt;
+}
+
+void Resources::State::add_changes(const Context& ctx, const Kind& kind, const Wish& wish, const store::RecordPtr& record,
+                                   std::string text, const Expectations& expect, const Outcome& outcome,
+                                   store::Transaction& transaction) const {
+    const auto key = wish.object.key(kind);
+    transaction.expect(key, record ? record->modified : 0);
+    transaction.put(key, std::move(text));
+    for (const auto& [other, revision] : expect)
+        if (other != key) transaction.expect(other, revision);
+    if (wish.options.fence != nullptr) wish.options.fence->guard(transaction);
+    const bool only_status = wish.how == How::status || (wish.status && record && outcome.differences.empty());
+    if (kind.is_audited() && !only_status)
+        put_event(ctx,
+                  {fmt::format("{}/{}", kind.name(), outcome.object.name), record ? "updated" : "created", wish.options.reason,
+                   evidence_of(outcome.differences)},
+                  transaction);
+}
+
+Task<Resources::State::Attempt> Resources::State::prepare_write(Context ctx, const Kind& kind, const Wish& wish,
+                                                                store::Transaction& transaction) {
     Attempt attempt;
     const auto& options = wish.options;
-    const auto key = wish.object.key(kind);
-    const auto record = store.find(key);
-    const auto refuse = [&](Error error, bool doubtful) {
-        attempt.refused = std::move(error);
-        attempt.doubtful = doubtful;
-    };
+    const auto record = store.find(wish.object.key(kind));
     std::optional<Object> before;
     if (record) {
         CO_TRY(before, from_stored(*record));
     }
-    if (wish.how == How::create && before) {
-        refuse(
-            {Code::conflict, fmt::format("{} {} exists already", kind.name(), before->name), "choose another name, or replace it"},
-            true);
-        co_return attempt;
-    }
-    if (wish.how != How::create && !before) {
-        refuse({Code::not_found, fmt::format("there is no {} named \"{}\"", kind.name(), wish.object.name.substr(0, 253))}, true);
-        co_return attempt;
-    }
-    if (before && options.if_revision && *options.if_revision != before->revision) {
-        refuse(wrong_revision(kind, *before, *options.if_revision), true);
-        co_return attempt;
-    }
-    const Object* standing = before ? &*before : nullptr;
-    CO_TRY(auto after, wanted(kind, wish, standing));
+    const Object* current = before ? &*before : nullptr;
+    attempt.refused = precondition_error(kind, wish, current);
+    attempt.doubtful = attempt.refused.has_value();
+    if (attempt.refused) co_return attempt;
+    CO_TRY(auto after, wanted(kind, wish, current));
+    if (wish.status) after.status = *wish.status;
 
-    Draft draft{standing, after, {}, options.dry_run, &self, {}};
+    after.updated_at = std::max(clock.wall(), after.created_at);
+    Draft draft{current, after, {}, options.dry_run, &self, {}, options.self_registration, {}};
     if (wish.how != How::status && kind.preparation()) {
         CO_TRY(std::ignore, co_await kind.preparation()(ctx, draft));
         std::vector<FieldError> errors;
         check_fields(kind.spec(), after.spec, "spec", errors, Secrets::joined);
         CO_TRY(std::ignore, verdict(kind, after.name, std::move(errors)));
     }
-    store::Transaction transaction;
     std::vector<FieldError> errors;
-    hold_references(kind, standing, after, transaction, errors);
+    hold_references(kind, current, after, options, transaction, errors);
+    for (const auto& used : draft.uses)
+        if (const auto target = store.find(used)) {
+            transaction.expect_created(used, target->created);
+            transaction.put(guard_key(used), after.key(kind));
+        }
     if (!errors.empty()) {
-        refuse(verdict(kind, after.name, std::move(errors)).error(), true);
+        attempt.refused = verdict(kind, after.name, std::move(errors)).error();
+        attempt.doubtful = true;
         co_return attempt;
     }
 
     auto& outcome = attempt.outcome;
-    outcome.differences = differences_of(kind, standing, after);
-    outcome.what = !before ? Outcome::What::created : Outcome::What::updated;
-    if (before && outcome.differences.empty() && before->status == after.status) {
-        outcome.what = Outcome::What::unchanged;
+    outcome.differences = differences_of(kind, current, after);
+    outcome.action = before ? Outcome::Action::updated : Outcome::Action::created;
+    const bool changes = !before || !outcome.differences.empty() || before->status != after.status;
+    if (!changes) {
+        outcome.action = Outcome::Action::unchanged;
         outcome.object = std::move(*before);
         mask_secrets(kind, outcome.object.spec);
         co_return attempt;
     }
     outcome.once = std::move(draft.once);
-    after.updated_at = std::max(clock.wall(), after.created_at);
     seal_secrets(kind, after);
     auto text = to_stored(after);
     if (text.size() > max_object_size)
-        co_return Error{Code::too_large, fmt::format("{} {} has {} bytes, at most {} are kept", kind.name(), after.name,
-                                                     text.size(), max_object_size)};
+        co_return Error{Code::too_large,
+                        fmt::format("{} {} has {} bytes; the limit is {}", kind.name(), after.name, text.size(), max_object_size)};
     outcome.object = std::move(after);
     mask_secrets(kind, outcome.object.spec);
-    if (options.dry_run) co_return attempt;
+    if (!options.dry_run) add_changes(ctx, kind, wish, record, std::move(text), draft.expect, outcome, transaction);
+    co_return attempt;
+}
 
-    transaction.expect(key, record ? record->modified : 0);
-    transaction.put(key, std::move(text));
-    for (auto& [other, revision] : draft.expect)
-        if (other != key) transaction.expect(other, revision);
-    if (options.fence != nullptr) options.fence->guard(transaction);
-    if (kind.is_audited() && wish.how != How::status)
-        put_event(ctx,
-                  {fmt::format("{}/{}", kind.name(), outcome.object.name), before ? "updated" : "created", options.because,
-                   evidence_of(outcome.differences)},
-                  transaction);
+Task<Resources::State::Attempt> Resources::State::commit(Context ctx, store::Transaction transaction, Attempt attempt) {
     auto revision = co_await store.apply(ctx, std::move(transaction));
     if (!revision.ok() && revision.error().code == Code::conflict)
         attempt.lost_race = true;
     else if (!revision.ok())
         co_return std::move(revision).error();
     else
-        outcome.object.revision = *revision;
+        attempt.outcome.object.revision = *revision;
     co_return attempt;
+}
+
+Task<Resources::State::Attempt> Resources::State::attempt_write(Context ctx, const Kind& kind, const Wish& wish) {
+    store::Transaction transaction;
+    CO_TRY(auto attempt, co_await prepare_write(ctx, kind, wish, transaction));
+    if (attempt.refused || wish.options.dry_run || attempt.outcome.action == Outcome::Action::unchanged) co_return attempt;
+    co_return co_await commit(ctx, std::move(transaction), std::move(attempt));
+}
+
+Task<Unit> Resources::write_together(Context ctx, std::vector<JointWrite> writes, std::vector<EventDraft> events,
+                                     WriteOptions options) {
+    auto& state = *state_;
+    // In one order, so that two of these never wait for each other.
+    std::sort(writes.begin(), writes.end(), [](const JointWrite& left, const JointWrite& right) {
+        return left.object.key(*left.kind) < right.object.key(*right.kind);
+    });
+    std::vector<KeyedMutex::Lock> locks;
+    for (const auto& write : writes) {
+        CO_TRY(auto lock, co_await KeyedMutex::lock(ctx, state.write_locks, write.object.key(*write.kind)));
+        locks.push_back(std::move(lock));
+    }
+    store::Transaction transaction;
+    bool changes = !events.empty();
+    for (auto& write : writes) {
+        State::Wish wish{write.revision == 0 ? State::How::create : State::How::replace,
+                         std::move(write.object),
+                         {},
+                         options,
+                         std::move(write.status)};
+        if (write.revision != 0) wish.options.if_revision = write.revision;
+        CO_TRY(auto attempt, co_await state.prepare_write(ctx, *write.kind, wish, transaction));
+        if (attempt.refused) co_return std::move(*attempt.refused);
+        changes = changes || attempt.outcome.action != Outcome::Action::unchanged;
+    }
+    for (auto& event : events) state.put_event(ctx, std::move(event), transaction);
+    if (!changes || options.dry_run) co_return Unit{};
+    CO_TRY(std::ignore, co_await state.store.apply(ctx, std::move(transaction)));
+    co_return Unit{};
 }
 
 Task<Resources::State::Attempt> Resources::State::attempt_remove(Context ctx, const Kind& kind, const std::string& name,
@@ -268,7 +360,7 @@ Task<Resources::State::Attempt> Resources::State::attempt_remove(Context ctx, co
         attempt.doubtful = true;
     };
     if (!record) {
-        refuse({Code::not_found, fmt::format("there is no {} named \"{}\"", kind.name(), name.substr(0, 253))});
+        refuse({Code::not_found, fmt::format("there is no {} named \"{}\"", kind.name(), truncate(name, 253))});
         co_return attempt;
     }
     CO_TRY(auto before, from_stored(*record));
@@ -279,20 +371,14 @@ Task<Resources::State::Attempt> Resources::State::attempt_remove(Context ctx, co
     if (const auto users = self.referrers(kind, name, 20); !users.empty()) {
         const auto* all = index.referring_to(kind, name);
         const auto more = all == nullptr || all->entries.size() <= users.size() ? 0 : all->entries.size() - users.size();
-        Error error{Code::conflict,
-                    fmt::format("{} {} is referred to by {}{}", kind.name(), name, fmt::join(users, ", "),
-                                more > 0 ? fmt::format(" and {} more", more) : ""),
-                    "change or remove those first"};
-        for (const auto& user : users)
-            error.fields.push_back({user.substr(0, user.find(' ')), fmt::format("refers to it{}", user.substr(user.find(' ')))});
-        refuse(std::move(error));
+        refuse(referred_to(kind, name, users, more));
         co_return attempt;
     }
     Removal removal{before, &self, {}};
     if (kind.removal_check()) {
         CO_TRY(std::ignore, kind.removal_check()(removal));
     }
-    attempt.outcome.what = Outcome::What::removed;
+    attempt.outcome.action = Outcome::Action::removed;
     attempt.outcome.object = before;
     mask_secrets(kind, attempt.outcome.object.spec);
     if (options.dry_run) co_return attempt;
@@ -307,22 +393,15 @@ Task<Resources::State::Attempt> Resources::State::attempt_remove(Context ctx, co
         if (other != key) transaction.expect(other, revision);
     if (options.fence != nullptr) options.fence->guard(transaction);
     if (kind.is_audited())
-        put_event(ctx, {fmt::format("{}/{}", kind.name(), name), "removed", options.because, json::object()}, transaction);
-    auto revision = co_await store.apply(ctx, std::move(transaction));
-    if (!revision.ok() && revision.error().code == Code::conflict)
-        attempt.lost_race = true;
-    else if (!revision.ok())
-        co_return std::move(revision).error();
-    else
-        attempt.outcome.object.revision = *revision;
-    co_return attempt;
+        put_event(ctx, {fmt::format("{}/{}", kind.name(), name), "removed", options.reason, json::object()}, transaction);
+    co_return co_await commit(ctx, std::move(transaction), std::move(attempt));
 }
 
 Task<Outcome> Resources::State::write(Context ctx, const Kind& kind, Wish wish) {
-    CO_TRY(const auto turn, co_await Turns::take(ctx, turns, wish.object.key(kind)));
+    CO_TRY(const auto lock, co_await KeyedMutex::lock(ctx, write_locks, wish.object.key(kind)));
     bool certain = false;
     // Losing again and again under a fence means that the fence has fallen: another server leads.
-    const int attempts = wish.options.fence == nullptr ? most_attempts : 4;
+    const int attempts = wish.options.fence == nullptr ? max_attempts : 4;
     for (int tried = 0; tried < attempts; ++tried) {
         auto attempt = wish.how == How::remove ? co_await attempt_remove(ctx, kind, wish.object.name, wish.options)
                                                : co_await attempt_write(ctx, kind, wish);

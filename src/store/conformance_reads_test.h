@@ -4,7 +4,7 @@
 
 namespace orrery::store::conformance {
 
-CONFORMANCE(ARangeGoesOnWhereItEnded) {
+CONFORMANCE(ARangeContinuesAfterItsLastKey) {
     CONFORMANCE_OPEN(store);
     Transaction some;
     for (int i = 0; i < 100; ++i) some.put(fmt::format("r/{:03}", i), std::to_string(i));
@@ -18,7 +18,7 @@ CONFORMANCE(ARangeGoesOnWhereItEnded) {
         EXPECT_EQ(page.revision, store->revision());
         for (const auto& key : keys_in(page)) seen.push_back(key);
         after = page.next;
-        // Between the pages others write: behind the reader, ahead of it, and the very key it stands on.
+        // Writes between the pages: behind the reader, ahead of it, and to its current key.
         if (seen.size() == 30) {
             auto changed =
                 co_await store->apply(ctx, Transaction().remove("r/010").remove("r/029").remove("r/050").put("r/0505", "new"));
@@ -85,7 +85,7 @@ CONFORMANCE(LargeRangesAreComplete) {
     co_await again->stop();
 }
 
-CONFORMANCE(CatchingUpShowsWhatWasAcknowledged) {
+CONFORMANCE(CatchUpShowsAllAcknowledgedWrites) {
     CONFORMANCE_OPEN(store);
     for (int i = 0; i < 20; ++i) {
         auto written = co_await store->apply(ctx, Transaction().put("k", std::to_string(i)));
@@ -98,7 +98,7 @@ CONFORMANCE(CatchingUpShowsWhatWasAcknowledged) {
     co_await store->stop();
 }
 
-CONFORMANCE(AnObserverIsAsExactAsTheCopy) {
+CONFORMANCE(AnObserverIsAsCurrentAsTheCopy) {
     CONFORMANCE_OPEN(store);
     auto before = co_await store->apply(ctx, Transaction().put("o/1", "red").put("o/2", "blue").put("p/1", "red"));
     CO_ASSERT_OK(before);

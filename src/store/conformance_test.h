@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/testing.h"
+#include "core/test_fixture.h"
 #include "store/mirror.h"
 #include "store/store.h"
 
@@ -16,60 +16,60 @@
 #include <string>
 #include <vector>
 
-/// What a Store is, as tests: every engine passes all of them. An engine's test includes this header and instantiates
-/// StoreConformance with a factory of its Lab.
+/// The conformance suite of Store: every engine passes all tests. The test of an engine includes this header and instantiates
+/// StoreConformance with a factory of its EngineFixture.
 namespace orrery::store::conformance {
 
 using namespace std::chrono_literals;
 
-/// One engine with one store of its own, which can be opened again and again. Belongs to one test.
-class Lab {
+/// One engine with one store, which can be opened several times. Belongs to one test.
+class EngineFixture {
 public:
-    virtual ~Lab() = default;
-    /// Opens the store: empty the first time, with what was left in it later. One at a time.
+    virtual ~EngineFixture() = default;
+    /// Opens the store: empty the first time, with its previous contents later. Only one store object may exist at a time.
     virtual Task<std::unique_ptr<Store>> open(asio::any_io_executor executor, Mirror::Options mirror) = 0;
-    /// Lets time pass for leases, on the engine's clock.
-    virtual asio::awaitable<void> pass(Duration time) = 0;
-    /// A lease as short as the engine can have, but longer than a few writes take.
+    /// Advances the clock of the engine, for leases.
+    virtual asio::awaitable<void> advance(Duration time) = 0;
+    /// A short lease TTL that the engine supports, longer than a few writes take.
     virtual Duration short_lease() const { return 5s; }
-    /// How much later than its time a lease's keys may go.
+    /// How long after the expiry of a lease its keys may exist.
     virtual Duration lease_slack() const { return 1s; }
-    /// Nobody else's writes take revisions.
+    /// True if no foreign writes use revisions.
     virtual bool is_dense() const { return true; }
-    /// A watch may begin at a revision from before the store was opened.
+    /// True if a watch may start at a revision from before the store was opened.
     virtual bool keeps_history() const { return true; }
 };
 
 struct Engine {
     std::string name;
-    std::function<std::unique_ptr<Lab>()> make;
+    std::function<std::unique_ptr<EngineFixture>()> make;
     friend void PrintTo(const Engine& engine, std::ostream* out) { *out << engine.name; }
 };
 
 class StoreConformance : public ::testing::TestWithParam<Engine> {
 protected:
-    void run(asio::awaitable<void> (*body)(asio::io_context&, Lab&)) {
-        const auto lab = GetParam().make();
-        if (!lab) GTEST_SKIP() << GetParam().name << " is not installed here";
+    void run(asio::awaitable<void> (*body)(asio::io_context&, EngineFixture&)) {
+        const auto fixture = GetParam().make();
+        if (!fixture) GTEST_SKIP() << GetParam().name << " is not installed here";
         asio::io_context loop(1);
         std::exception_ptr failure;
-        asio::co_spawn(loop, body(loop, *lab), [&](std::exception_ptr exception) { failure = std::move(exception); });
+        asio::co_spawn(loop, body(loop, *fixture), [&](std::exception_ptr exception) { failure = std::move(exception); });
         loop.run();
         if (failure) std::rethrow_exception(failure);
     }
 };
 
-/// CONFORMANCE(Name) { ... } is a coroutine with `loop` and `lab`.
+/// CONFORMANCE(Name) { ... } is a coroutine with `loop` and `fixture`.
 #define CONFORMANCE(name)                                                                                                          \
     static ::orrery::asio::awaitable<void> conforms_##name(::orrery::asio::io_context& loop,                                       \
-                                                           ::orrery::store::conformance::Lab& lab);                                \
+                                                           ::orrery::store::conformance::EngineFixture& fixture);                  \
     TEST_P(StoreConformance, name) { run(&conforms_##name); }                                                                      \
     static ::orrery::asio::awaitable<void> conforms_##name([[maybe_unused]] ::orrery::asio::io_context& loop,                      \
-                                                           [[maybe_unused]] ::orrery::store::conformance::Lab& lab)
+                                                           [[maybe_unused]] ::orrery::store::conformance::EngineFixture& fixture)
 
 /// Opens the store as `name`, a unique_ptr, or ends the test.
 #define CONFORMANCE_OPEN(name, ...)                                                                                                \
-    auto opened_##name = co_await lab.open(loop.get_executor(), ::orrery::store::Mirror::Options{__VA_ARGS__});                    \
+    auto opened_##name = co_await fixture.open(loop.get_executor(), ::orrery::store::Mirror::Options{__VA_ARGS__});                \
     CO_ASSERT_OK(opened_##name);                                                                                                   \
     auto name = std::move(*opened_##name)
 
@@ -82,11 +82,11 @@ inline std::vector<std::string> keys_in(const Page& page) {
 }
 using Keys = std::vector<std::string>;
 
-/// Reads a watch until it has given out everything up to `until`.
+/// Reads a watch until it has returned all changes up to `until`.
 inline asio::awaitable<void> read_until(Watch& watch, Revision until, std::vector<Event>& into) {
-    const auto patience = ctx.with_timeout(60s);
+    const auto retry_time = ctx.with_timeout(60s);
     while (into.empty() || into.back().revision < until) {
-        auto events = co_await watch.next(patience);
+        auto events = co_await watch.next(retry_time);
         if (!events.ok()) {
             ADD_FAILURE() << "the watch ended at " << (into.empty() ? 0 : into.back().revision) << ": " << events.error().text();
             co_return;

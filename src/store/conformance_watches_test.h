@@ -11,7 +11,7 @@ CONFORMANCE(WatchesHaveNeitherGapNorDuplicateWhileWritersRun) {
     auto early = store->watch("w/", start);
     TaskGroup writers(loop.get_executor());
     for (int i = 0; i < 16; ++i) writers.spawn(write_many(*store, fmt::format("w/{}/", i), 60, written));
-    // One joins in the middle, from a revision in the past.
+    // One watch starts later, from a past revision.
     while (written.size() < 300) co_await asio::post(loop, asio::use_awaitable);
     const auto middle = written[150];
     auto late = store->watch("w/", middle);
@@ -48,7 +48,7 @@ CONFORMANCE(AWaitingWatchIsWoken) {
     co_await store->stop();
 }
 
-CONFORMANCE(WatchesOfDifferentPrefixesSeeTheirOwn) {
+CONFORMANCE(WatchesReceiveOnlyTheirPrefix) {
     CONFORMANCE_OPEN(store);
     const auto start = store->revision();
     auto all = store->watch("", start), below = store->watch("a/", start), one = store->watch("a/1", start);
@@ -73,8 +73,8 @@ CONFORMANCE(WatchesOfDifferentPrefixesSeeTheirOwn) {
     co_await store->stop();
 }
 
-CONFORMANCE(ARevisionIsNeverSplitBetweenAnswers) {
-    CONFORMANCE_OPEN(store, .events_per_answer = 5);
+CONFORMANCE(ARevisionIsNeverSplitBetweenReads) {
+    CONFORMANCE_OPEN(store, .max_events_per_read = 5);
     const auto start = store->revision();
     Revision last = 0;
     for (int i = 0; i < 10; ++i) {
@@ -98,7 +98,7 @@ CONFORMANCE(ARevisionIsNeverSplitBetweenAnswers) {
     co_await store->stop();
 }
 
-CONFORMANCE(CompactionSaysListAgainAndKeepsTheNewest) {
+CONFORMANCE(CompactionEndsOldWatchesAndKeepsCurrentValues) {
     CONFORMANCE_OPEN(store);
     const auto start = store->revision();
     std::vector<Revision> written;
@@ -132,7 +132,7 @@ CONFORMANCE(CompactionSaysListAgainAndKeepsTheNewest) {
     co_await again->stop();
 }
 
-CONFORMANCE(AWatchResumesAcrossAReopening) {
+CONFORMANCE(AWatchResumesAfterAReopen) {
     CONFORMANCE_OPEN(store);
     std::vector<Revision> written;
     co_await write_many(*store, "c/", 20, written);
@@ -142,7 +142,7 @@ CONFORMANCE(AWatchResumesAcrossAReopening) {
     CONFORMANCE_OPEN(again);
     co_await write_many(*again, "c/", 5, written);
     auto watch = again->watch("c/", written[9]);
-    if (lab.keeps_history()) {
+    if (fixture.keeps_history()) {
         std::vector<Event> seen;
         co_await read_until(*watch, written.back(), seen);
         EXPECT_EQ(seen.size(), 15u);
@@ -154,8 +154,8 @@ CONFORMANCE(AWatchResumesAcrossAReopening) {
     co_await again->stop();
 }
 
-CONFORMANCE(ASlowWatchIsCutOffAndTheOthersGoOn) {
-    CONFORMANCE_OPEN(store, .history_events = 50);
+CONFORMANCE(ASlowWatchIsCompactedAndOthersContinue) {
+    CONFORMANCE_OPEN(store, .max_history_events = 50);
     auto slow = store->watch("busy/", store->revision()), quiet = store->watch("quiet/", store->revision());
     std::vector<Revision> written;
     co_await write_many(*store, "busy/", 200, written);
@@ -176,7 +176,7 @@ inline asio::awaitable<void> wait_for_end(Watch& watch, std::vector<Code>& codes
     codes.push_back(events.ok() ? Code::internal : events.error().code);
 }
 
-CONFORMANCE(StoppingEndsThoseWhoWatch) {
+CONFORMANCE(StopEndsAllWatches) {
     CONFORMANCE_OPEN(store);
     auto watch = store->watch("", store->revision());
     std::vector<Code> codes;

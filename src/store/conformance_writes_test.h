@@ -11,7 +11,7 @@ CONFORMANCE(EachTransactionTakesTheNextRevision) {
     for (int i = 0; i < 20; ++i) {
         auto revision = co_await store->apply(ctx, Transaction().put("k", std::to_string(i)).put(fmt::format("k{}", i), ""));
         CO_ASSERT_OK(revision);
-        if (lab.is_dense()) EXPECT_EQ(*revision, last + 1);
+        if (fixture.is_dense()) EXPECT_EQ(*revision, last + 1);
         EXPECT_GT(*revision, last);
         EXPECT_EQ(store->revision(), *revision);
         CO_ASSERT(store->find("k"));
@@ -23,7 +23,7 @@ CONFORMANCE(EachTransactionTakesTheNextRevision) {
     co_await store->stop();
 }
 
-CONFORMANCE(RemovingWhatIsNotThereChangesNothing) {
+CONFORMANCE(RemovingAMissingKeyChangesNothing) {
     CONFORMANCE_OPEN(store);
     auto made = co_await store->apply(ctx, Transaction().put("a", "1"));
     CO_ASSERT_OK(made);
@@ -56,7 +56,7 @@ CONFORMANCE(AStaleCompareWritesNothing) {
     co_await store->stop();
 }
 
-CONFORMANCE(CreatedTellsAKeyFromItsSuccessor) {
+CONFORMANCE(CreatedDistinguishesAKeyFromItsSuccessor) {
     CONFORMANCE_OPEN(store);
     auto first = co_await store->apply(ctx, Transaction().put("a", "1"));
     CO_ASSERT_OK(first);
@@ -118,10 +118,10 @@ CONFORMANCE(ATransactionIsAllOrNothingAtOneRevision) {
     co_await store->stop();
 }
 
-CONFORMANCE(WhatStandsAsideIsInNobodysMemoryAndReadFromTheEngine) {
+CONFORMANCE(UncachedKeysAreReadFromTheEngine) {
     CONFORMANCE_OPEN(store);
     auto first = co_await store->fetch(ctx, "~x/", 10, {}, Store::Values::yes);
-    if (!first.ok()) { // an engine that keeps nothing aside says so
+    if (!first.ok()) { // an engine without uncached keys reports that
         EXPECT_EQ(first.error().code, Code::unsupported);
         co_await store->stop();
         co_return;
@@ -147,7 +147,7 @@ CONFORMANCE(WhatStandsAsideIsInNobodysMemoryAndReadFromTheEngine) {
     EXPECT_EQ(page->records.size(), 6u);
     EXPECT_EQ(page->next, "");
     EXPECT_EQ(page->records[0]->value, "");
-    // They are part of the transaction like any other key, and compared like any other.
+    // They are part of the transaction, and can be compared like other keys.
     auto stale = co_await store->apply(ctx, Transaction().expect("~x/1", 0).put("~x/1", "late"));
     EXPECT_EQ(stale.error().code, Code::conflict);
     auto removed = co_await store->apply(ctx, Transaction().expect("~x/1", *written).remove("~x/1").remove("~x/2"));
@@ -155,15 +155,15 @@ CONFORMANCE(WhatStandsAsideIsInNobodysMemoryAndReadFromTheEngine) {
     page = co_await store->fetch(ctx, "~x/", 0, {}, Store::Values::no);
     CO_ASSERT_OK(page);
     EXPECT_EQ(page->records.size(), 8u);
-    // Who opens the store later does not load them.
-    auto again = co_await lab.open(loop.get_executor(), Mirror::Options{});
+    // A store that is opened later does not load them.
+    auto again = co_await fixture.open(loop.get_executor(), Mirror::Options{});
     CO_ASSERT_OK(again);
     EXPECT_EQ(keys_in((*again)->range("", 0)), Keys{"beside"});
     co_await (*again)->stop();
     co_await store->stop();
 }
 
-CONFORMANCE(WrongTransactionsAreRefusedInWords) {
+CONFORMANCE(InvalidTransactionsAreRefusedWithAReason) {
     CONFORMANCE_OPEN(store);
     const auto before = store->revision();
     struct Case {
@@ -196,7 +196,7 @@ CONFORMANCE(WrongTransactionsAreRefusedInWords) {
     co_await store->stop();
 }
 
-CONFORMANCE(WhatIsJustWithinTheLimitsIsKept) {
+CONFORMANCE(SizesAtTheLimitsAreStored) {
     CONFORMANCE_OPEN(store);
     const std::string key(max_key_size, 'k'), value(max_value_size, 'v');
     auto written = co_await store->apply(ctx, Transaction().put(key, value));
@@ -205,7 +205,7 @@ CONFORMANCE(WhatIsJustWithinTheLimitsIsKept) {
     co_await store->stop();
 }
 
-CONFORMANCE(AnyBytesAreKeptAsTheyAre) {
+CONFORMANCE(ArbitraryBytesAreStoredUnchanged) {
     CONFORMANCE_OPEN(store);
     std::string bytes;
     for (int i = 0; i < 256; ++i) bytes.push_back(static_cast<char>(i));
@@ -252,7 +252,7 @@ CONFORMANCE(ReopeningKeepsEverything) {
     CONFORMANCE_OPEN(again);
     EXPECT_EQ(again->identity(), identity);
     EXPECT_GE(again->revision(), *second);
-    if (lab.is_dense()) EXPECT_EQ(again->revision(), *second);
+    if (fixture.is_dense()) EXPECT_EQ(again->revision(), *second);
     CO_ASSERT(again->find("a") && again->find("leased"));
     EXPECT_EQ(again->find("a")->value, "2");
     EXPECT_EQ(again->find("a")->created, *first);
@@ -268,7 +268,7 @@ CONFORMANCE(ReopeningKeepsEverything) {
     co_await again->stop();
 }
 
-CONFORMANCE(StoppingFinishesWhatWasAccepted) {
+CONFORMANCE(StopCompletesAcceptedWrites) {
     CONFORMANCE_OPEN(store);
     TaskGroup group(loop.get_executor());
     std::vector<Result<Revision>> outcomes;
@@ -285,31 +285,31 @@ CONFORMANCE(StoppingFinishesWhatWasAccepted) {
     co_await again->stop();
 }
 
-CONFORMANCE(AnExpiredLeaseTakesItsKeysAtOnce) {
+CONFORMANCE(AnExpiredLeaseRemovesItsKeysAtomically) {
     CONFORMANCE_OPEN(store);
-    auto lease = co_await store->grant(ctx, lab.short_lease());
+    auto lease = co_await store->grant(ctx, fixture.short_lease());
     CO_ASSERT_OK(lease);
     auto made = co_await store->apply(ctx, Transaction().put("l/1", "1", *lease).put("l/2", "1", *lease).put("l/3", "1"));
     CO_ASSERT_OK(made);
-    auto moved = co_await store->apply(ctx, Transaction().put("l/2", "2"));
-    CO_ASSERT_OK(moved);
+    auto overwritten = co_await store->apply(ctx, Transaction().put("l/2", "2"));
+    CO_ASSERT_OK(overwritten);
     EXPECT_EQ(store->find("l/2")->lease, 0);
     made = co_await store->apply(ctx, Transaction().put("l/4", "1", *lease));
     CO_ASSERT_OK(made);
     auto watch = store->watch("l/", store->revision());
-    co_await lab.pass(lab.short_lease() + lab.lease_slack());
+    co_await fixture.advance(fixture.short_lease() + fixture.lease_slack());
     auto events = co_await watch->next(ctx.with_timeout(30s));
     CO_ASSERT_OK(events);
     CO_ASSERT(events->size() == 2);
-    std::set<std::string> gone;
+    std::set<std::string> removed;
     for (const auto& event : *events) {
         EXPECT_EQ(event.record, nullptr);
         EXPECT_EQ(event.revision, events->front().revision);
         CO_ASSERT(event.previous);
         EXPECT_EQ(event.previous->lease, *lease);
-        gone.insert(event.key);
+        removed.insert(event.key);
     }
-    EXPECT_EQ(gone, (std::set<std::string>{"l/1", "l/4"}));
+    EXPECT_EQ(removed, (std::set<std::string>{"l/1", "l/4"}));
     EXPECT_EQ(store->count("l/"), 2u);
     auto renewed = co_await store->keep_alive(ctx, *lease);
     CO_ASSERT(!renewed.ok());
@@ -320,14 +320,14 @@ CONFORMANCE(AnExpiredLeaseTakesItsKeysAtOnce) {
     co_await store->stop();
 }
 
-CONFORMANCE(ALeaseThatIsRenewedLives) {
+CONFORMANCE(ARenewedLeaseStays) {
     CONFORMANCE_OPEN(store);
-    auto lease = co_await store->grant(ctx, lab.short_lease());
+    auto lease = co_await store->grant(ctx, fixture.short_lease());
     CO_ASSERT_OK(lease);
     auto made = co_await store->apply(ctx, Transaction().put("l/1", "1", *lease));
     CO_ASSERT_OK(made);
     for (int i = 0; i < 6; ++i) {
-        co_await lab.pass(lab.short_lease() / 3);
+        co_await fixture.advance(fixture.short_lease() / 3);
         auto renewed = co_await store->keep_alive(ctx, *lease);
         CO_ASSERT_OK(renewed);
     }
@@ -346,7 +346,7 @@ CONFORMANCE(ALeaseThatIsRenewedLives) {
     co_await store->stop();
 }
 
-CONFORMANCE(HealthAndMetricsAnswer) {
+CONFORMANCE(HealthAndMetricsAreAvailable) {
     CONFORMANCE_OPEN(store);
     auto health = store->health();
     CO_ASSERT_OK(health);

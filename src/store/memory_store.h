@@ -18,9 +18,9 @@
 
 namespace orrery::store {
 
-/// A store that forgets everything, for tests. Several can share one `Shared`, as servers share an etcd: then each sees what the
-/// others wrote when it writes itself or catches up, not before, which is as far behind as a server may be. Every write takes one
-/// turn of the loop, so that others come between.
+/// A fake Store without persistence, for tests. Several stores can share one `Shared`, as servers share an etcd: each receives the
+/// writes of the others only when it writes or catches up, which is the largest lag that a server may have. Every write yields to
+/// the loop once, so that other coroutines run in between.
 class MemoryStore final : public Store {
 public:
     struct Shared {
@@ -28,13 +28,13 @@ public:
         std::vector<std::pair<Revision, std::vector<Event>>> log;
         Revision revision = 0;
         LeaseId last_lease = 0;
-        std::set<LeaseId> leases; ///< they end when they are revoked: nobody counts time here
+        std::set<LeaseId> leases; ///< a lease ends only when it is revoked: there is no clock
         std::string identity = random_id();
     };
 
     explicit MemoryStore(asio::any_io_executor executor, std::shared_ptr<Shared> shared = std::make_shared<Shared>())
         : shared_(std::move(shared)), mirror_(std::move(executor)) {
-        follow();
+        sync();
     }
 
     Revision revision() const override { return mirror_.revision(); }
@@ -47,7 +47,7 @@ public:
 
     Task<Revision> catch_up(Context) override {
         co_await asio::post(co_await asio::this_coro::executor, asio::use_awaitable);
-        follow();
+        sync();
         co_return revision();
     }
 
@@ -83,13 +83,13 @@ public:
             co_return Error{Code::too_large, "the transaction is too large"};
         for (const auto& compare : transaction.compares) {
             const auto at = shared_->records.find(compare.key);
-            const auto found = at == shared_->records.end()             ? 0
-                               : compare.what == Compare::What::created ? at->second->created
-                                                                        : at->second->modified;
+            const auto found = at == shared_->records.end()                 ? 0
+                               : compare.target == Compare::Target::created ? at->second->created
+                                                                            : at->second->modified;
             if (found != compare.revision) co_return Error{Code::conflict, fmt::format("{} is not as expected", compare.key)};
         }
         if (!transaction.changes.empty()) write(std::move(transaction.changes));
-        follow();
+        sync();
         co_return revision();
     }
 
@@ -109,15 +109,15 @@ public:
         shared_->leases.erase(lease);
         std::vector<Change> removals;
         for (const auto& [key, record] : shared_->records)
-            if (record->lease == lease) removals.push_back({Change::What::remove, key, {}, 0});
+            if (record->lease == lease) removals.push_back({Change::Op::remove, key, {}, 0});
         if (!removals.empty()) write(std::move(removals));
-        follow();
+        sync();
         co_return Unit{};
     }
 
     std::unique_ptr<Watch> watch(std::string_view prefix, Revision from) override { return mirror_.watch(prefix, from); }
-    std::shared_ptr<void> observe(std::string_view prefix, std::function<void(const Event&)> seen) override {
-        return mirror_.observe(prefix, std::move(seen));
+    std::shared_ptr<void> observe(std::string_view prefix, std::function<void(const Event&)> callback) override {
+        return mirror_.observe(prefix, std::move(callback));
     }
     const std::string& identity() const override { return shared_->identity; }
     Result<Unit> health() const override { return Unit{}; }
@@ -127,7 +127,7 @@ public:
         co_return;
     }
 
-    std::optional<Error> fail_with; ///< what every write ends with, while it is set
+    std::optional<Error> fail_with; ///< the error of every write while it is set
 
 private:
     void write(std::vector<Change> changes) {
@@ -135,7 +135,7 @@ private:
         std::vector<Event> events;
         for (auto& change : changes) {
             auto& slot = shared_->records[change.key];
-            if (change.what == Change::What::remove) {
+            if (change.op == Change::Op::remove) {
                 if (slot) events.push_back({0, change.key, nullptr, nullptr});
                 shared_->records.erase(change.key);
                 continue;
@@ -152,17 +152,17 @@ private:
         }
         shared_->log.emplace_back(revision, std::move(events));
     }
-    void follow() {
-        for (; followed_ < shared_->log.size(); ++followed_) {
-            auto events = shared_->log[followed_].second;
-            std::erase_if(events, [](const Event& event) { return event.key.front() == aside_mark; });
-            mirror_.apply(shared_->log[followed_].first, std::move(events));
+    void sync() {
+        for (; synced_ < shared_->log.size(); ++synced_) {
+            auto events = shared_->log[synced_].second;
+            std::erase_if(events, [](const Event& event) { return event.key.front() == uncached_prefix; });
+            mirror_.apply(shared_->log[synced_].first, std::move(events));
         }
     }
 
     std::shared_ptr<Shared> shared_;
     Mirror mirror_;
-    std::size_t followed_ = 0;
+    std::size_t synced_ = 0;
 };
 
 } // namespace orrery::store

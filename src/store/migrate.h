@@ -1,6 +1,6 @@
 #pragma once
 
-#include "store/gate.h"
+#include "store/freezable_store.h"
 #include "store/store.h"
 
 #include <cstdint>
@@ -10,33 +10,31 @@
 
 namespace orrery::store {
 
-/// Stands in a target while a migration writes to it. A store that has it is no store yet: whoever opens it refuses.
+/// Exists in the target while a migration writes to it. A store with this key is incomplete and cannot be opened.
 constexpr std::string_view migration_key = "sys/migration";
-Error incomplete_migration_error(std::string_view what, std::string_view how_to_clear);
+Error incomplete_migration_error(std::string_view store_name, std::string_view clear_command);
 
 struct MigrationReport {
     std::size_t keys = 0;
     std::size_t bytes = 0;
-    std::size_t left_out = 0; ///< keys that hang on a lease: they are some server's, and are made again where it runs
-    std::string digest;       ///< SHA-256 over all keys and values in order, in hexadecimal; the same in both stores
-    Revision revision = 0;    ///< of the source, which the copy is of
+    std::size_t skipped = 0; ///< keys with a lease: their server creates them again
+    std::string digest;      ///< SHA-256 over all keys and values in order, in hexadecimal; equal in both stores
+    Revision revision = 0;   ///< revision of the source that was copied
 };
 
-/// Copies everything from one store to another that is empty, and proves it: nothing is reported as done before all keys and values
-/// were read back from the target and found the same. Writes to `from` are refused meanwhile (`unavailable`, "the store is being
-/// moved").
+/// Copies all keys from one store to an empty one, and verifies the copy: it reads all keys and values back from the target and
+/// compares their digests. Writes to `from` are refused in the meantime (`unavailable`, "the store is being migrated").
 ///
-/// On success `from` stays frozen, so that nothing is written to it any more; the caller makes the new store the one in force
-/// (seal_moved on SQLite) or thaws it. On failure what was written to the target is removed again and `from` is thawed. Killed at
-/// any instant, the old store is in force, and the target either has `migration_key` and is refused, or is a whole copy nobody
-/// uses.
+/// On success `from` stays frozen; the caller switches to the new store (seal_migrated on SQLite) or thaws the old one. On failure
+/// the target is emptied and `from` is thawed. If the process is killed at any time, the old store stays in use, and the target
+/// either has `migration_key` and cannot be opened, or is a complete unused copy.
 ///
-/// Values, not history: revisions begin anew in the target, whose identity tells readers so. `conflict`: the target is not empty,
-/// or somebody wrote to the source by another way. No other server may use `from`.
-Task<MigrationReport> migrate(Context ctx, Gate& from, Store& to,
+/// The history is not copied: revisions start again in the target, which has another identity. `conflict`: the target is not empty,
+/// or another process wrote to the source. No other server may use `from`.
+Task<MigrationReport> migrate(Context ctx, FreezableStore& from, Store& to,
                               std::function<void(std::int64_t done, std::int64_t total)> progress = {});
 
-/// Empties what an interrupted migration left (opened with `allow_incomplete`). `conflict` where there is no sign of one.
-Task<Unit> clear_incomplete(Context ctx, Store& target);
+/// Empties the target of an interrupted migration (opened with `allow_incomplete`). `conflict` if the store has no `migration_key`.
+Task<Unit> clear_incomplete_migration(Context ctx, Store& target);
 
 } // namespace orrery::store

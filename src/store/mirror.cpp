@@ -17,48 +17,50 @@ namespace {
 
 struct MirrorHash {
     using is_transparent = void;
-    using is_avalanching = void; // std::hash of strings is murmur: its low bits are good enough for boost's flat maps
+    using is_avalanching = void; // std::hash of strings is murmur, whose low bits are good enough for flat maps
     std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
 };
 
 struct Observer {
-    std::function<void(const Event&)> seen;
+    std::function<void(const Event&)> callback;
     bool alive = true;
 };
 using Observers = std::vector<std::shared_ptr<Observer>>;
 
-/// One reader's place in the history. While it is idle (nothing for it) it stands in its node's list; the first change below its
-/// prefix sets `pending` and takes it off, so that later changes cost nothing until the reader has come back.
+/// One reader's position in the history. An idle watcher (no unread change) is in its node's list. The first change below its
+/// prefix sets `pending` and unlinks it, so that further changes cost nothing until the reader returns.
 struct Watcher : boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
     Watcher(asio::any_io_executor executor, std::string_view prefix_) : prefix(prefix_), changed(std::move(executor)) {}
     std::string prefix;
     Notifier changed;
-    Revision pending = 0; // nothing before this revision concerns the reader; 0: nothing at all does
+    Revision pending = 0; // the first revision with an unread change; 0: none
     std::uint64_t epoch = 0;
-    bool gone = false;
+    bool closed = false;
     std::optional<Error> failed;
 
-    bool concerns(std::string_view key) const {
+    bool matches(std::string_view key) const {
         if (prefix.empty()) return true;
         return prefix.back() == '/' ? key.starts_with(prefix) : key == prefix;
     }
 };
 
-/// Those who look at one prefix or one key.
+/// The watches and observers of one prefix or one key.
 struct Node {
     boost::intrusive::list<Watcher, boost::intrusive::constant_time_size<false>> idle;
-    std::shared_ptr<const Observers> observers; // replaced, never changed: an observer may come or go while they are being called
+    std::shared_ptr<const Observers> observers; // copy-on-write: callbacks may add or remove observers
     std::size_t watches = 0;
     bool unused() const { return watches == 0 && !observers; }
 };
 
-std::size_t weight(const RecordPtr& record) { return record ? sizeof(Record) + record->key.size() + record->value.size() : 0; }
-std::size_t weight(const Event& event) { return sizeof(Event) + event.key.size() + weight(event.record) + weight(event.previous); }
+std::size_t memory_of(const RecordPtr& record) { return record ? sizeof(Record) + record->key.size() + record->value.size() : 0; }
+std::size_t memory_of(const Event& event) {
+    return sizeof(Event) + event.key.size() + memory_of(event.record) + memory_of(event.previous);
+}
 
-/// A change and what it holds on to. Looking that up again when it leaves would touch records that nobody has used for long.
-struct KeptChange {
+/// A change and its memory use. The size is stored because computing it again on removal would touch cold records.
+struct HistoryEntry {
     Event event;
-    std::size_t weight;
+    std::size_t bytes;
 };
 
 std::string_view first_segment(std::string_view key) {
@@ -77,18 +79,18 @@ struct Mirror::State {
     Options options;
     Tree tree; // for ranges
     boost::unordered_flat_map<std::string_view, Tree::iterator, MirrorHash, std::equal_to<>>
-        index; // for lookups; names live in the tree
-    boost::unordered_flat_map<std::string, std::size_t, MirrorHash, std::equal_to<>> segments; // keys by first segment
-    std::deque<KeptChange> history;
+        index; // for lookups; the keys are stored in the tree
+    boost::unordered_flat_map<std::string, std::size_t, MirrorHash, std::equal_to<>> segments; // number of keys by first segment
+    std::deque<HistoryEntry> history;
     std::size_t history_bytes = 0;
     Revision revision = 0, compacted = 0;
-    std::uint64_t epoch = 0; // which history this is; a reset begins another
+    std::uint64_t epoch = 0; // incremented by each reset, which starts a new history
     std::unordered_map<std::string, Node, MirrorHash, std::equal_to<>> nodes;
-    std::size_t watches = 0, cut_off = 0;
+    std::size_t watches = 0, overrun = 0;
     std::optional<Error> closed;
 
-    /// Calls `visit` with every node that a change of `key` concerns.
-    template <class F> void concerned(std::string_view key, F&& visit) {
+    /// Calls `visit` with every node whose prefix or key matches `key`.
+    template <class F> void for_each_affected_node(std::string_view key, F&& visit) {
         if (nodes.empty()) return;
         auto at = [&](std::string_view prefix) {
             if (auto node = nodes.find(prefix); node != nodes.end()) visit(node->second);
@@ -98,12 +100,12 @@ struct Mirror::State {
         if (!key.ends_with('/')) at(key);
     }
 
-    void tell_observers(const Event& event) {
-        concerned(event.key, [&](Node& node) {
+    void notify_observers(const Event& event) {
+        for_each_affected_node(event.key, [&](Node& node) {
             const auto observers = node.observers;
             if (!observers) return;
             for (const auto& observer : *observers)
-                if (observer->alive) observer->seen(event);
+                if (observer->alive) observer->callback(event);
         });
     }
 
@@ -117,16 +119,16 @@ struct Mirror::State {
     }
 
     void insert(Tree::iterator hint, RecordPtr record) {
-        auto place = tree.emplace_hint(hint, record->key, std::move(record));
-        index.emplace(std::string_view(place->first), place);
-        if (auto segment = first_segment(place->first); !segment.empty()) {
+        auto position = tree.emplace_hint(hint, record->key, std::move(record));
+        index.emplace(std::string_view(position->first), position);
+        if (auto segment = first_segment(position->first); !segment.empty()) {
             auto counter = segments.find(segment);
             if (counter == segments.end()) counter = segments.emplace(std::string(segment), 0).first;
             ++counter->second;
         }
     }
 
-    /// Makes the change in the tree and notes what stood there; false where there was nothing to remove.
+    /// Applies the change to the tree and sets `previous`. False if there was nothing to remove.
     bool change(Event& event) {
         const auto found = index.find(std::string_view(event.key));
         if (found == index.end()) {
@@ -135,30 +137,30 @@ struct Mirror::State {
             insert(tree.lower_bound(event.key), event.record);
             return true;
         }
-        auto place = found->second;
+        auto position = found->second;
         if (event.record) {
-            event.previous = std::exchange(place->second, event.record);
+            event.previous = std::exchange(position->second, event.record);
             return true;
         }
-        event.previous = std::move(place->second);
+        event.previous = std::move(position->second);
         index.erase(found);
-        if (auto segment = first_segment(place->first); !segment.empty()) {
+        if (auto segment = first_segment(position->first); !segment.empty()) {
             auto counter = segments.find(segment);
             if (--counter->second == 0) segments.erase(counter);
         }
-        tree.erase(place);
+        tree.erase(position);
         return true;
     }
 
     void drop_oldest() {
-        history_bytes -= history.front().weight;
+        history_bytes -= history.front().bytes;
         compacted = std::max(compacted, history.front().event.revision);
         history.pop_front();
     }
 
-    /// The newest revision always stays: whoever waits for it is not slow.
+    /// Trims the history to its limits. The newest revision always stays: a reader that waits for it is not slow.
     void trim() {
-        while ((history.size() > options.history_events || history_bytes > options.history_bytes) &&
+        while ((history.size() > options.max_history_events || history_bytes > options.max_history_bytes) &&
                history.front().event.revision != history.back().event.revision) {
             const auto oldest = history.front().event.revision;
             while (history.front().event.revision == oldest) drop_oldest();
@@ -214,14 +216,14 @@ void Mirror::apply(Revision revision, std::vector<Event> events) {
     for (auto& event : events) {
         event.revision = revision;
         if (!state.change(event)) continue;
-        const auto bytes = weight(event);
+        const auto bytes = memory_of(event);
         state.history_bytes += bytes;
         state.history.push_back({std::move(event), bytes});
     }
-    // By index: an observer may look at the mirror, but what it sees must not move under us.
-    for (auto i = first; i < state.history.size(); ++i) state.tell_observers(state.history[i].event);
+    // By index: an observer may read the mirror while this loop runs.
+    for (auto i = first; i < state.history.size(); ++i) state.notify_observers(state.history[i].event);
     for (auto i = first; i < state.history.size(); ++i)
-        state.concerned(state.history[i].event.key, [&](Node& node) { state.wake(node, revision); });
+        state.for_each_affected_node(state.history[i].event.key, [&](Node& node) { state.wake(node, revision); });
     state.trim();
 }
 
@@ -250,7 +252,7 @@ void Mirror::reset(std::vector<RecordPtr> records, Revision revision) {
     state.history.clear();
     state.history_bytes = 0;
     ++state.epoch;
-    for (const auto& event : differences) state.tell_observers(event);
+    for (const auto& event : differences) state.notify_observers(event);
     for (auto& [prefix, node] : state.nodes) state.wake(node, revision);
 }
 
@@ -261,9 +263,9 @@ void Mirror::compact(Revision revision) {
     state.compacted = std::max(state.compacted, revision);
 }
 
-void Mirror::close(Error why) {
+void Mirror::close(Error reason) {
     if (state_->closed) return;
-    state_->closed = std::move(why);
+    state_->closed = std::move(reason);
     for (auto& [prefix, node] : state_->nodes) state_->wake(node, state_->revision);
 }
 
@@ -278,11 +280,12 @@ public:
         if (from < state_->compacted)
             watcher_->failed =
                 Error{Code::compacted,
-                      fmt::format("changes since revision {} are no longer kept, only those since {}", from, state_->compacted),
+                      fmt::format("changes since revision {} are compacted; the history starts at {}", from, state_->compacted),
                       "list again and watch from the revision of that list"};
         else if (from > state_->revision)
             watcher_->failed =
-                Error{Code::compacted, fmt::format("revision {} has not been yet, this store is at {}", from, state_->revision),
+                Error{Code::compacted,
+                      fmt::format("revision {} does not exist yet, this store is at revision {}", from, state_->revision),
                       "list again and watch from the revision of that list"};
         else if (from < state_->revision)
             watcher_->pending = from + 1;
@@ -290,7 +293,7 @@ public:
             node.idle.push_back(*watcher_);
     }
     ~Cursor() override {
-        watcher_->gone = true;
+        watcher_->closed = true;
         watcher_->unlink();
         watcher_->changed.notify_all();
         --state_->watches;
@@ -302,14 +305,15 @@ public:
     Revision position() const override { return watcher_->pending ? watcher_->pending - 1 : state_->revision; }
 
 private:
-    /// Holds on to what it needs: the watch may be destroyed while somebody waits in it.
+    /// Takes shared ownership: the watch may be destroyed while a coroutine waits in it.
     static Task<std::vector<Event>> next_of(std::shared_ptr<State> state, std::shared_ptr<Watcher> watcher, Context ctx) {
         for (;;) {
-            if (watcher->gone) co_return Error{Code::cancelled, "the watch was ended"};
+            if (watcher->closed) co_return Error{Code::cancelled, "the watch was closed"};
             if (state->closed) co_return *state->closed;
             if (watcher->epoch != state->epoch && !watcher->failed)
-                watcher->failed = Error{Code::compacted, "the copy of the store was fetched anew, changes in between are not known",
-                                        "list again and watch from the revision of that list"};
+                watcher->failed =
+                    Error{Code::compacted, "the copy of the store was listed again; the changes in between are unknown",
+                          "list again and watch from the revision of that list"};
             if (watcher->failed) co_return *watcher->failed;
             if (watcher->pending) {
                 auto events = collect(*state, *watcher);
@@ -320,25 +324,24 @@ private:
         }
     }
 
-    /// What there is for this reader, up to a sensible number; makes it idle when that was all.
+    /// Returns up to max_events_per_read unread events of this reader, and makes it idle if these were all.
     static std::vector<Event> collect(State& state, Watcher& watcher) {
         std::vector<Event> events;
         if (watcher.pending <= state.compacted) {
-            ++state.cut_off;
-            watcher.failed =
-                Error{Code::compacted,
-                      fmt::format(
-                          "the watch was too slow: its next change, at revision {} or later, has left the {} changes that are kept",
-                          watcher.pending, state.history.size()),
-                      "list again and watch from the revision of that list; read faster, or watch less"};
+            ++state.overrun;
+            watcher.failed = Error{
+                Code::compacted,
+                fmt::format("the watch was too slow: its next change, at revision {} or later, has left the history of {} changes",
+                            watcher.pending, state.history.size()),
+                "list again and watch from the revision of that list; read faster, or watch a smaller prefix"};
             return events;
         }
         const auto& history = state.history;
         auto at = std::partition_point(history.begin(), history.end(),
-                                       [&](const KeptChange& kept) { return kept.event.revision < watcher.pending; });
+                                       [&](const HistoryEntry& entry) { return entry.event.revision < watcher.pending; });
         for (; at != history.end(); ++at) {
-            if (events.size() >= state.options.events_per_answer && at->event.revision != events.back().revision) break;
-            if (watcher.concerns(at->event.key)) events.push_back(at->event);
+            if (events.size() >= state.options.max_events_per_read && at->event.revision != events.back().revision) break;
+            if (watcher.matches(at->event.key)) events.push_back(at->event);
         }
         if (at != history.end()) {
             watcher.pending = at->event.revision;
@@ -357,29 +360,29 @@ std::unique_ptr<Watch> Mirror::watch(std::string_view prefix, Revision from) {
     return std::make_unique<Cursor>(state_, prefix, from);
 }
 
-std::shared_ptr<void> Mirror::observe(std::string_view prefix, std::function<void(const Event&)> seen) {
-    auto observer = std::make_shared<Observer>(Observer{std::move(seen)});
+std::shared_ptr<void> Mirror::observe(std::string_view prefix, std::function<void(const Event&)> callback) {
+    auto observer = std::make_shared<Observer>(Observer{std::move(callback)});
     const bool below = prefix.empty() || prefix.ends_with('/');
     for (auto at = state_->tree.lower_bound(prefix); at != state_->tree.end(); ++at) {
         if (below ? !at->first.starts_with(prefix) : at->first != prefix) break;
-        observer->seen(Event{at->second->modified, at->first, at->second, nullptr});
+        observer->callback(Event{at->second->modified, at->first, at->second, nullptr});
     }
     auto& node = state_->nodes[std::string(prefix)];
     auto observers = node.observers ? *node.observers : Observers{};
     observers.push_back(observer);
     node.observers = std::make_shared<const Observers>(std::move(observers));
 
-    auto forget = [state = std::weak_ptr(state_), prefix = std::string(prefix)](Observer* gone) {
-        gone->alive = false;
+    auto unregister = [state = std::weak_ptr(state_), prefix = std::string(prefix)](Observer* removed) {
+        removed->alive = false;
         const auto locked = state.lock();
         if (!locked) return;
         const auto found = locked->nodes.find(prefix);
-        auto left = *found->second.observers;
-        std::erase_if(left, [&](const auto& one) { return one.get() == gone; });
-        found->second.observers = left.empty() ? nullptr : std::make_shared<const Observers>(std::move(left));
+        auto remaining = *found->second.observers;
+        std::erase_if(remaining, [&](const auto& one) { return one.get() == removed; });
+        found->second.observers = remaining.empty() ? nullptr : std::make_shared<const Observers>(std::move(remaining));
         if (found->second.unused()) locked->nodes.erase(found);
     };
-    return std::shared_ptr<void>(observer.get(), [observer, forget](void*) { forget(observer.get()); });
+    return std::shared_ptr<void>(observer.get(), [observer, unregister](void*) { unregister(observer.get()); });
 }
 
 std::vector<std::pair<std::string, double>> Mirror::metrics() const {
@@ -387,7 +390,7 @@ std::vector<std::pair<std::string, double>> Mirror::metrics() const {
             {"watches", static_cast<double>(state_->watches)},
             {"history_events", static_cast<double>(state_->history.size())},
             {"history_bytes", static_cast<double>(state_->history_bytes)},
-            {"watches_cut_off", static_cast<double>(state_->cut_off)}};
+            {"watches_overrun_total", static_cast<double>(state_->overrun)}};
 }
 
 } // namespace orrery::store

@@ -12,18 +12,18 @@
 
 namespace orrery::store {
 
-/// The copy in memory that every read is answered from, and the changes that led to it. An engine feeds it; it knows nothing of
-/// disks or networks. Belongs to the loop thread.
+/// The in-memory copy of the store that answers every read, with a window of recent changes for watches. An engine feeds it; the
+/// mirror itself uses neither disk nor network. Loop thread only.
 ///
-/// Cost: a lookup is one hash, whatever the number of keys; a change costs as many hash lookups as its key has slashes to find whom
-/// it concerns, whatever the number of watches. Memory: watches are cursors into one shared window of history and own no queue; a
-/// watch whose next change has left the window is told that it was too slow.
+/// Cost: a lookup is one hash lookup for any number of keys. A change needs one hash lookup per slash of its key to find the
+/// affected watches, for any number of watches. Memory: watches are cursors into one shared history and own no queue. A watch whose
+/// next change has left the history gets `compacted`.
 class Mirror {
 public:
     struct Options {
-        std::size_t history_events = 65'536;   ///< how many changes are kept for watches
-        std::size_t history_bytes = 64u << 20; ///< and how much they may hold on to
-        std::size_t events_per_answer = 1'000; ///< a watch gives out this many at a time, and the rest of the last revision
+        std::size_t max_history_events = 65'536;   ///< changes kept for watches
+        std::size_t max_history_bytes = 64u << 20; ///< memory that these changes may use
+        std::size_t max_events_per_read = 1'000;   ///< one read returns this many, plus the rest of the last revision
     };
 
     Mirror(asio::any_io_executor executor, Options options);
@@ -32,40 +32,39 @@ public:
     Mirror(const Mirror&) = delete;
     Mirror& operator=(const Mirror&) = delete;
 
-    /// --- What it holds. As in Store. ---
+    /// --- Reads, as in Store. ---
 
     Revision revision() const;
-    /// The history begins after this revision: a watch may begin here or later.
+    /// The history starts after this revision: a watch may start here or later.
     Revision compacted() const;
     RecordPtr find(std::string_view key) const;
-    /// Any prefix. Each page is of the state at its own moment: between pages, keys after `after` may come and go; none that stays
-    /// is left out or given twice. A limit of 0 is no limit.
+    /// Accepts any prefix. Each page shows the state at the time of its call: keys may appear or disappear between pages, but a key
+    /// that stays is returned exactly once. Limit 0 means no limit.
     Page range(std::string_view prefix, std::size_t limit, std::string_view after = {}) const;
-    /// At once for "" and for a first segment ("nodes/"); other prefixes walk over the keys below them.
+    /// Constant time for "" and for a first segment ("nodes/"); linear in the matching keys for other prefixes.
     std::size_t count(std::string_view prefix) const;
 
-    /// --- What an engine tells it ---
+    /// --- Input from the engine ---
 
-    /// Takes all changes of one revision, later than the present one (numbers may be left out: etcd counts other people's keys
-    /// too). An event needs `key` and `record`; `revision` and `previous` are filled in here. A removal of what is not there is
-    /// dropped. Observers have been called when this returns, with all changes of the revision in place; watches are woken. Without
-    /// events it only moves the revision on.
+    /// Applies all changes of one revision, which must be later than the current one. Gaps are allowed: etcd also counts writes to
+    /// foreign keys. An event needs `key` and `record`; this function sets `revision` and `previous`. A removal of a missing key is
+    /// dropped. Calls the observers after all changes of the revision are applied, then wakes the watches. Without events it only
+    /// advances the revision.
     void apply(Revision revision, std::vector<Event> events);
-    /// Replaces all that is held by `records`, in the order of their keys, as of `revision`. What differs reaches observers as
-    /// changes (with the new record's own revision; `revision` for removals). The history begins anew: watches are told to list
-    /// again.
+    /// Replaces the contents with `records`, sorted by key, as of `revision`. Observers receive the differences as changes (with
+    /// the revision of the new record; `revision` for removals). The history starts empty, and open watches get `compacted`.
     void reset(std::vector<RecordPtr> records, Revision revision);
     /// Drops the history up to and including `revision`.
     void compact(Revision revision);
-    /// Ends all watches, now and later, with this error: for an engine that stops.
-    void close(Error why);
+    /// Ends all present and future watches with this error. For an engine that stops.
+    void close(Error reason);
 
-    /// --- Change. As in Store. ---
+    /// --- Change notification, as in Store. ---
 
     std::unique_ptr<Watch> watch(std::string_view prefix, Revision from);
-    std::shared_ptr<void> observe(std::string_view prefix, std::function<void(const Event&)> seen);
+    std::shared_ptr<void> observe(std::string_view prefix, std::function<void(const Event&)> callback);
 
-    /// keys, watches, history_events, history_bytes, watches_cut_off
+    /// keys, watches, history_events, history_bytes, watches_overrun_total
     std::vector<std::pair<std::string, double>> metrics() const;
 
 private:

@@ -1,4 +1,4 @@
-#include "core/testing.h"
+#include "core/test_fixture.h"
 #include "store/mirror.h"
 
 #include <boost/asio/co_spawn.hpp>
@@ -58,7 +58,7 @@ CO_TEST(Mirror, FindsRangesAndCounts) {
     co_return;
 }
 
-CO_TEST(Mirror, PagesNeitherSkipNorRepeatWhatStays) {
+CO_TEST(Mirror, PagesNeitherSkipNorRepeatStableKeys) {
     Mirror mirror(loop.get_executor());
     for (int i = 0; i < 100; ++i) put(mirror, fmt::format("n/{:03}", i));
     auto page = mirror.range("n/", 30);
@@ -76,7 +76,7 @@ CO_TEST(Mirror, PagesNeitherSkipNorRepeatWhatStays) {
     co_return;
 }
 
-CO_TEST(Mirror, AWatchGivesWhatIsBelowItsPrefixAndNothingElse) {
+CO_TEST(Mirror, AWatchReturnsOnlyKeysBelowItsPrefix) {
     Mirror mirror(loop.get_executor());
     for (auto key : {"a/1", "b/1", "a/2", "a", "ab/1"}) put(mirror, key);
     const auto ctx = Context::background();
@@ -95,7 +95,7 @@ CO_TEST(Mirror, AWatchGivesWhatIsBelowItsPrefixAndNothingElse) {
     EXPECT_EQ(events.error().code, Code::timeout);
 }
 
-CO_TEST(Mirror, AWaitingWatchIsWokenByItsOwnKeysOnly) {
+CO_TEST(Mirror, AWaitingWatchWakesOnlyForItsKeys) {
     Mirror mirror(loop.get_executor());
     auto watch = mirror.watch("jobs/7/", 0);
     asio::post(loop, [&] { put(mirror, "jobs/8/x"); });
@@ -109,8 +109,8 @@ CO_TEST(Mirror, AWaitingWatchIsWokenByItsOwnKeysOnly) {
     EXPECT_EQ(events->back().key, "jobs/7/b");
 }
 
-CO_TEST(Mirror, AnAnswerNeverEndsInTheMiddleOfARevision) {
-    Mirror mirror(loop.get_executor(), {.events_per_answer = 3});
+CO_TEST(Mirror, AReadNeverSplitsARevision) {
+    Mirror mirror(loop.get_executor(), {.max_events_per_read = 3});
     mirror.apply(1, {put_event("a", "", 1), put_event("b", "", 1)});
     mirror.apply(2, {put_event("c", "", 2), put_event("d", "", 2)});
     mirror.apply(3, {put_event("e", "", 3)});
@@ -124,8 +124,8 @@ CO_TEST(Mirror, AnAnswerNeverEndsInTheMiddleOfARevision) {
     EXPECT_EQ(revisions_of(*events), (Revisions{3}));
 }
 
-CO_TEST(Mirror, ASlowWatchIsCutOffWithAReasonAndAQuietOneIsNot) {
-    Mirror mirror(loop.get_executor(), {.history_events = 10});
+CO_TEST(Mirror, ASlowWatchIsCompactedAndAnIdleOneIsNot) {
+    Mirror mirror(loop.get_executor(), {.max_history_events = 10});
     auto slow = mirror.watch("busy/", 0), quiet = mirror.watch("quiet/", 0);
     for (int i = 0; i < 100; ++i) put(mirror, "busy/1", std::to_string(i));
     put(mirror, "quiet/1");
@@ -139,8 +139,8 @@ CO_TEST(Mirror, ASlowWatchIsCutOffWithAReasonAndAQuietOneIsNot) {
     EXPECT_EQ(mirror.compacted(), 91);
 }
 
-CO_TEST(Mirror, TheWindowIsBoundedByBytesToo) {
-    Mirror mirror(loop.get_executor(), {.history_bytes = 100'000});
+CO_TEST(Mirror, TheHistoryIsAlsoLimitedByBytes) {
+    Mirror mirror(loop.get_executor(), {.max_history_bytes = 100'000});
     for (int i = 0; i < 1000; ++i) put(mirror, "k", std::string(1000, 'x'));
     for (const auto& [name, value] : mirror.metrics()) {
         if (name == "history_bytes") EXPECT_LE(value, 100'000);
@@ -149,7 +149,7 @@ CO_TEST(Mirror, TheWindowIsBoundedByBytesToo) {
     co_return;
 }
 
-CO_TEST(Mirror, WatchesFromThePastOrTheFutureAreToldToListAgain) {
+CO_TEST(Mirror, WatchesFromInvalidRevisionsAreCompacted) {
     Mirror mirror(loop.get_executor());
     for (int i = 0; i < 5; ++i) put(mirror, "k");
     mirror.compact(3);
@@ -166,7 +166,7 @@ CO_TEST(Mirror, WatchesFromThePastOrTheFutureAreToldToListAgain) {
     EXPECT_EQ(revisions_of(*events), (Revisions{4, 5}));
 }
 
-CO_TEST(Mirror, ObserversSeeEveryRecordThenEveryChangeAtOnce) {
+CO_TEST(Mirror, ObserversReceiveEveryRecordThenEveryChange) {
     Mirror mirror(loop.get_executor());
     put(mirror, "a/1", "one");
     put(mirror, "b/1", "other");
@@ -186,7 +186,7 @@ CO_TEST(Mirror, ObserversSeeEveryRecordThenEveryChangeAtOnce) {
     co_return;
 }
 
-CO_TEST(Mirror, AnObserverMayEndItselfWhileItIsCalled) {
+CO_TEST(Mirror, AnObserverMayUnregisterInItsCallback) {
     Mirror mirror(loop.get_executor());
     int calls = 0;
     std::shared_ptr<void> handle;
@@ -200,7 +200,7 @@ CO_TEST(Mirror, AnObserverMayEndItselfWhileItIsCalled) {
     co_return;
 }
 
-CO_TEST(Mirror, AResetTellsObserversTheDifferenceAndWatchesToListAgain) {
+CO_TEST(Mirror, AResetSendsDifferencesToObserversAndCompactsWatches) {
     Mirror mirror(loop.get_executor());
     for (auto key : {"a", "b", "c"}) put(mirror, key);
     std::vector<std::string> seen;
@@ -228,7 +228,7 @@ asio::awaitable<void> wait_in(Watch& watch, std::vector<Code>& codes) {
     codes.push_back(events.ok() ? Code::internal : events.error().code);
 }
 
-CO_TEST(Mirror, ClosingOrDestroyingEndsThoseWhoWait) {
+CO_TEST(Mirror, ClosingOrDestroyingEndsWaitingReads) {
     std::vector<Code> codes;
     auto mirror = std::make_unique<Mirror>(loop.get_executor());
     auto first = mirror->watch("", 0), second = mirror->watch("x", 0);

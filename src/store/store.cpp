@@ -7,42 +7,41 @@
 namespace orrery::store {
 
 Transaction& Transaction::expect(std::string key, Revision modified) {
-    compares.push_back({std::move(key), Compare::What::modified, modified});
+    compares.push_back({std::move(key), Compare::Target::modified, modified});
     return *this;
 }
 
 Transaction& Transaction::expect_created(std::string key, Revision created) {
-    compares.push_back({std::move(key), Compare::What::created, created});
+    compares.push_back({std::move(key), Compare::Target::created, created});
     return *this;
 }
 
 Transaction& Transaction::put(std::string key, std::string value, LeaseId lease) {
-    changes.push_back({Change::What::put, std::move(key), std::move(value), lease});
+    changes.push_back({Change::Op::put, std::move(key), std::move(value), lease});
     return *this;
 }
 
 Transaction& Transaction::remove(std::string key) {
-    changes.push_back({Change::What::remove, std::move(key), {}, 0});
+    changes.push_back({Change::Op::remove, std::move(key), {}, 0});
     return *this;
 }
 
 namespace {
 
-Result<Unit> check_key(const std::string& key) {
-    if (key.empty()) return Error{Code::invalid, "a key may not be empty"};
+Result<Unit> validate_key(const std::string& key) {
+    if (key.empty()) return Error{Code::invalid, "a key must not be empty"};
     if (key.front() == '/')
-        return Error{Code::invalid, fmt::format("the key \"{}\" begins with a slash", key.substr(0, 80)),
-                     "leave the first slash out"};
-    if (static_cast<unsigned char>(key.front()) > static_cast<unsigned char>(aside_mark))
-        return Error{Code::invalid, fmt::format("the key \"{}\" begins with a character beyond ~", key.substr(0, 80))};
+        return Error{Code::invalid, fmt::format("the key \"{}\" starts with a slash", key.substr(0, 80)), "omit the leading slash"};
+    if (static_cast<unsigned char>(key.front()) > static_cast<unsigned char>(uncached_prefix))
+        return Error{Code::invalid, fmt::format("the key \"{}\" starts with a character above ~", key.substr(0, 80))};
     if (key.size() > max_key_size)
         return Error{Code::too_large, fmt::format("the key \"{}...\" has {} bytes, at most {} are allowed", key.substr(0, 40),
                                                   key.size(), max_key_size)};
     return Unit{};
 }
 
-/// The first key that stands twice, or null.
-const std::string* twice_changed(const std::vector<Change>& changes) {
+/// The first key that occurs twice, or null.
+const std::string* duplicate_key(const std::vector<Change>& changes) {
     if (changes.size() <= 8) {
         for (std::size_t i = 1; i < changes.size(); ++i)
             for (std::size_t j = 0; j < i; ++j)
@@ -63,14 +62,14 @@ Result<Unit> validate(const Transaction& transaction) {
         return Error{Code::too_large,
                      fmt::format("a transaction of {} changes and {} comparisons, at most {} of each are allowed",
                                  transaction.changes.size(), transaction.compares.size(), max_changes),
-                     "make several transactions of it"};
+                     "split it into several transactions"};
     std::size_t size = 0;
     for (const auto& compare : transaction.compares) {
-        TRY(std::ignore, check_key(compare.key));
+        TRY(std::ignore, validate_key(compare.key));
         size += compare.key.size();
     }
     for (const auto& change : transaction.changes) {
-        TRY(std::ignore, check_key(change.key));
+        TRY(std::ignore, validate_key(change.key));
         if (change.value.size() > max_value_size)
             return Error{Code::too_large, fmt::format("the value of \"{}\" has {} bytes, at most {} are allowed", change.key,
                                                       change.value.size(), max_value_size)};
@@ -79,15 +78,15 @@ Result<Unit> validate(const Transaction& transaction) {
     if (size > max_transaction_size)
         return Error{Code::too_large,
                      fmt::format("the transaction has {} bytes, at most {} are allowed", size, max_transaction_size),
-                     "make several transactions of it"};
-    if (const auto* key = twice_changed(transaction.changes))
+                     "split it into several transactions"};
+    if (const auto* key = duplicate_key(transaction.changes))
         return Error{Code::invalid, fmt::format("the key \"{}\" is changed twice in one transaction", *key),
                      "change each key once"};
     return Unit{};
 }
 
 Task<Page> Store::fetch(Context, std::string, std::size_t, std::string, Values) {
-    co_return Error{Code::unsupported, "this store keeps nothing aside"};
+    co_return Error{Code::unsupported, "this store has no uncached keys"};
 }
 
 } // namespace orrery::store

@@ -12,23 +12,23 @@
 
 namespace orrery::store {
 
-/// One number for the whole store: each transaction that writes takes the next one, and all it writes shares it.
+/// The version of the whole store. Each transaction that writes gets the next revision, and all its changes share it.
 using Revision = std::int64_t;
 using LeaseId = std::int64_t; ///< 0: no lease
 
-/// A key's newest value. Immutable, shared by everyone who reads it.
+/// The current value of a key. Immutable and shared by all readers.
 struct Record {
     std::string key;
     std::string value;
-    Revision created = 0;     ///< the revision that made the key
-    Revision modified = 0;    ///< the revision of this value
+    Revision created = 0;     ///< revision that created the key
+    Revision modified = 0;    ///< revision of this value
     std::int64_t version = 0; ///< 1 for the first value since `created`
     LeaseId lease = 0;
 };
 using RecordPtr = std::shared_ptr<const Record>;
 
-/// One key's change. `record` is the new value, null for a removal; `previous` is what stood there, null for a new key (on etcd
-/// also null when the old value was compacted away before this server could see it).
+/// One change of one key. `record` is the new value, null for a removal. `previous` is the value before, null for a new key; on
+/// etcd it is also null when etcd compacted the old value before this server received it.
 struct Event {
     Revision revision = 0;
     std::string key;
@@ -36,23 +36,23 @@ struct Event {
     RecordPtr previous;
 };
 
-/// What must hold for a transaction to be applied.
+/// A precondition of a transaction: the revision a key must have.
 struct Compare {
-    enum class What { modified, created };
+    enum class Target { modified, created };
     std::string key;
-    What what = What::modified;
+    Target target = Target::modified;
     Revision revision = 0; ///< 0: the key must not exist
 };
 
 struct Change {
-    enum class What { put, remove };
-    What what = What::put;
+    enum class Op { put, remove };
+    Op op = Op::put;
     std::string key;
     std::string value;
     LeaseId lease = 0;
 };
 
-/// If every compare holds, makes all changes at one revision; else makes none. A key may be changed once in a transaction.
+/// Makes all changes at one revision if every compare holds, and none otherwise. A transaction may change each key once.
 struct Transaction {
     std::vector<Compare> compares;
     std::vector<Change> changes;
@@ -63,100 +63,103 @@ struct Transaction {
     Transaction& remove(std::string key);
 };
 
-/// Limits that hold on every engine, because etcd's do.
+/// Limits of every engine. They are etcd's limits, so that a store can be migrated in both directions.
 constexpr std::size_t max_value_size = 1 << 20;
 constexpr std::size_t max_key_size = 1024;
 constexpr std::size_t max_changes = 120;
 constexpr std::size_t max_transaction_size = 1400 * 1024;
 
-/// Keys that begin so stand *aside*: written like all others, in the same transactions, and in no server's memory. Nothing that
-/// reads from the copy sees them; `fetch` asks the engine. For what is large and seldom read.
-constexpr char aside_mark = '~';
+/// Keys with this first character are *uncached*: written in the same transactions as all others, but not kept in any server's
+/// memory. `find`, `range`, watches and observers do not see them; `fetch` reads them from the engine. For large, rarely read
+/// values.
+constexpr char uncached_prefix = '~';
 
-/// What every engine refuses before it tries: keys that are empty, too long, or begin with '/' or beyond '~', a key changed twice
-/// (`invalid`), values and transactions over the limits (`too_large`).
+/// The checks that every engine makes before it writes. `invalid`: a key is empty, starts with '/' or with a character above '~',
+/// or is changed twice. `too_large`: a key, a value or the transaction exceeds its limit.
 Result<Unit> validate(const Transaction& transaction);
 
 struct Page {
     std::vector<RecordPtr> records;
-    std::string next;      ///< give as `after` for the next page; empty at the end
-    Revision revision = 0; ///< what the copy stood at
+    std::string next;      ///< pass as `after` to read the next page; empty on the last page
+    Revision revision = 0; ///< revision of the in-memory copy
 };
 
-/// A stream of changes below a prefix. Owned by one reader; destroying it ends it.
+/// A stream of changes below a prefix, owned by one reader. Destroying it ends the stream.
 class Watch {
 public:
     virtual ~Watch() = default;
-    /// The next changes, in order, at least one, never half a revision. Waits until there are some.
-    /// `compacted`: the reader fell behind what is kept (or asked for a revision too old, or from another store): list again.
-    /// `cancelled`, `timeout` as in Notifier::wait. After `unavailable` the watch goes on when the store is back.
+    /// Waits for the next changes: at least one, in order, always whole revisions.
+    /// `compacted`: the next change has left the history (slow reader, a start revision that is too old or from another store); the
+    /// reader must list again. `cancelled`, `timeout` as in Notifier::wait. After `unavailable` the watch continues when the store
+    /// recovers.
     virtual Task<std::vector<Event>> next(Context ctx) = 0;
-    /// All changes up to and including this revision have been given out.
+    /// All changes up to and including this revision have been returned.
     virtual Revision position() const = 0;
 };
 
-/// A persistent, revisioned, ordered map with etcd's semantics, and a copy of it in memory that reads are answered from. To be used
-/// from the loop thread only. Keys are paths without a leading slash: "nodes/n1".
+/// A persistent, revisioned, ordered map with etcd's semantics. An in-memory copy (the mirror) answers all reads. Loop thread only.
+/// Keys are paths without a leading slash: "nodes/n1".
 class Store {
 public:
     virtual ~Store() = default;
 
-    /// --- Reads: from the copy in memory, at once. ---
+    /// --- Reads: answered from the in-memory copy, without waiting. ---
 
-    /// What the copy stands at: exact on SQLite; on etcd, what this server has seen, and at least everything it wrote itself.
+    /// The revision of the copy. On SQLite it is exact; on etcd it is what this server has received, including all its own writes.
     virtual Revision revision() const = 0;
-    /// Changes up to this revision are no longer kept for watches.
+    /// Changes up to this revision are compacted: a watch cannot start before it.
     virtual Revision compacted() const = 0;
-    /// Null where there is no such key.
+    /// Null if the key does not exist.
     virtual RecordPtr find(std::string_view key) const = 0;
-    /// Up to `limit` records below `prefix` in the order of their keys, those after the key `after` only.
+    /// Up to `limit` records below `prefix`, in key order, starting after the key `after`.
     virtual Page range(std::string_view prefix, std::size_t limit, std::string_view after = {}) const = 0;
     virtual std::size_t count(std::string_view prefix) const = 0;
-    /// Waits until the copy has everything that was acknowledged anywhere before this call; returns the revision it then has.
+    /// Waits until the copy has every write that any server acknowledged before this call. Returns the revision of the copy.
     virtual Task<Revision> catch_up(Context ctx) = 0;
 
-    /// As `range`, for keys that stand aside, from the engine itself: all that was acknowledged before is in it. Without values
-    /// the records have keys and revisions only. `unsupported` where the engine keeps nothing aside (SQLite: files beside it
-    /// serve).
+    /// Like `range`, but for uncached keys and read from the engine, so the result has every acknowledged write. With Values::no
+    /// the records have keys and revisions only. `unsupported` on engines without uncached keys (SQLite, where files are used
+    /// instead).
     enum class Values { yes, no };
     virtual Task<Page> fetch(Context ctx, std::string prefix, std::size_t limit, std::string after, Values values);
 
     /// --- Writes ---
 
-    /// Applies the transaction and returns its revision, once it is durable and this server's copy shows it. A transaction without
-    /// changes checks its compares only and returns the present revision. `conflict`: a compare did not hold; nothing was written.
-    /// `invalid`, `too_large`: never tried. `no_space`: the disk is full, nothing was written. `unavailable`: the store cannot be
-    /// reached; on etcd, with `remedy` saying so, the outcome may be unknown.
+    /// Applies the transaction and returns its revision, once it is durable and visible in this server's copy. A transaction
+    /// without changes only checks its compares and returns the current revision. `conflict`: a compare did not hold; nothing was
+    /// written. `invalid`, `too_large`: rejected by `validate`. `no_space`: the disk is full; nothing was written. `unavailable`:
+    /// the store cannot be reached; on etcd the outcome may be unknown, which the error's `remedy` says.
     virtual Task<Revision> apply(Context ctx, Transaction transaction) = 0;
-    /// Forgets the history (not the newest values) up to and including `revision`.
+    /// Drops the history up to and including `revision`. Current values stay.
     virtual Task<Unit> compact(Context ctx, Revision revision) = 0;
 
-    /// --- Leases: keys that go away when nobody renews. ---
+    /// --- Leases: their keys are removed when the lease is not renewed. ---
 
     virtual Task<LeaseId> grant(Context ctx, Duration ttl) = 0;
-    /// `not_found` when the lease has expired or was revoked: its keys are gone.
+    /// `not_found`: the lease has expired or was revoked, and its keys are removed.
     virtual Task<Unit> keep_alive(Context ctx, LeaseId lease) = 0;
     virtual Task<Unit> revoke(Context ctx, LeaseId lease) = 0;
 
-    /// --- Change ---
+    /// --- Change notification ---
 
-    /// Changes after revision `from` of keys below `prefix`, which is empty, ends with '/', or is one whole key.
+    /// Streams changes after revision `from` to keys below `prefix`, which is empty, ends with '/', or is one complete key.
     virtual std::unique_ptr<Watch> watch(std::string_view prefix, Revision from) = 0;
-    /// Calls `seen` with each change below `prefix` as it enters the copy, before the writer is answered: for indexes that must be
-    /// as exact as the copy. It must not write. Lasts as long as the store, or until the returned handle is destroyed. First called
-    /// for every record there is. When the copy had to be fetched anew (etcd compacted while we were away), the differences come as
-    /// changes too.
-    virtual std::shared_ptr<void> observe(std::string_view prefix, std::function<void(const Event&)> seen) = 0;
+    /// Calls `callback` with each change below `prefix` when the copy applies it, before the writer gets its result. For indexes
+    /// that must be exactly as current as the copy. The first calls pass every existing record. When the copy is listed again (etcd
+    /// compacted while this server was disconnected), the differences arrive as changes. The callback must not write. It stays
+    /// registered until the returned handle is destroyed.
+    virtual std::shared_ptr<void> observe(std::string_view prefix, std::function<void(const Event&)> callback) = 0;
 
     /// --- Housekeeping ---
 
-    /// A name for this very store, made when it was: 16 hexadecimal digits. Revisions of stores with other names mean nothing here.
+    /// Identifies this store: 16 hexadecimal digits, generated when the store is created. Revisions are comparable only within one
+    /// identity.
     virtual const std::string& identity() const = 0;
-    /// ok, or why writes cannot succeed now (disk full, etcd out of reach): for /readyz. Never waits.
+    /// ok, or the reason why writes fail at present (disk full, etcd unreachable). For /readyz. Does not wait.
     virtual Result<Unit> health() const = 0;
-    /// What goes into /metrics: names without prefix, values.
+    /// Names (without the "orrery_store_" prefix) and values for /metrics.
     virtual std::vector<std::pair<std::string, double>> metrics() const = 0;
-    /// Finishes what was accepted, then closes. Nothing may be called after it.
+    /// Completes the accepted writes, then closes. No other call is allowed afterwards.
     virtual asio::awaitable<void> stop() = 0;
 };
 

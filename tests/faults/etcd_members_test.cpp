@@ -1,6 +1,6 @@
-// The members of an etcd cluster are killed in turn while 64 clients write.
+// The members of an etcd cluster are killed one after another while 64 clients write.
 
-#include "core/testing.h"
+#include "core/test_fixture.h"
 #include "faults/store/history.h"
 #include "lab/etcd/etcd_cluster.h"
 #include "lab/etcd/kill_in_turn.h"
@@ -21,7 +21,7 @@ namespace {
 EtcdOptions patient(const EtcdCluster& cluster) {
     EtcdOptions options;
     options.endpoints = cluster.endpoints();
-    options.patience = 20s; // there is a loss every few seconds here
+    options.retry_time = 20s; // there is a loss every few seconds here
     options.give_up = 40s;
     return options;
 }
@@ -75,7 +75,7 @@ asio::awaitable<void> killed_under_writers(asio::io_context& loop) {
     co_await group.join();
     const auto last_revision = (*store)->revision();
     fmt::print("{} kills, {} writes acknowledged, {} unknown, {:.0f} lost answers settled by {:.0f} fences, {:.0f} lists\n", kills,
-               written.acknowledged.size(), written.unknown.size(), metric(**store, "etcd_lost_answers_resolved_total"),
+               written.acknowledged.size(), written.unknown.size(), metric(**store, "etcd_lost_responses_resolved_total"),
                metric(**store, "etcd_fences_total"), metric(**store, "etcd_lists_total"));
     const auto fences = metric(**store, "etcd_fences_total");
     co_await (*store)->stop();
@@ -141,12 +141,12 @@ asio::awaitable<void> linearizable_while_killed(asio::io_context& loop) {
 
 } // namespace
 
-TEST(EtcdMembers, KilledInTurnUnder64WritersLoseNothingAndApplyNothingTwice) {
+TEST(EtcdMembers, KilledOneAtATimeUnder64WritersLoseNothingAndApplyNothingTwice) {
     if (!EtcdCluster::installed()) GTEST_SKIP() << "etcd-server is not installed";
     orrery::testing::run_co_test(&killed_under_writers);
 }
 
-TEST(EtcdMembers, KilledInTurnLeaveAHundredThousandCallsLinearizable) {
+TEST(EtcdMembers, KilledOneAtATimeLeaveAHundredThousandCallsLinearizable) {
     if (!EtcdCluster::installed()) GTEST_SKIP() << "etcd-server is not installed";
     orrery::testing::run_co_test(&linearizable_while_killed);
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/python3 -B
-"""Names while things fail: three servers on one etcd, each of which looks at the members and answers. A member flaps; four of five fail within a second; the leader is
-killed, and a member fails while nobody leads; the time of day is set by an hour, in both directions; all are killed with SIGKILL and start again. Nothing is withdrawn
-that works or that a guard holds, every server answers alike, and each case leaves its record. (Vantages that are cut off: gslb_vantages.py.)"""
+"""Load balancers under failures: three servers on one etcd, each of which probes the members and answers DNS. A member flaps; four of five members fail
+within a second; the leader is killed, and a member fails while there is no leader; the wall clock steps by an hour, in both directions; all servers are
+killed with SIGKILL and start again. No healthy member and no member that a guard holds is withdrawn, every server gives the same answers, and each case
+leaves its record. (Vantages that are cut off: gslb_vantages.py.)"""
 import contextlib
 import os
 import shutil
@@ -13,11 +14,11 @@ import time
 
 sys.path[:0] = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lab", part) for part in ("", "server")]
 from cluster import leader_of  # noqa: E402
-from orrery_lab import Etcd, Server, check, clean_environment, contains, equal, free_port, run, say, scratch, wait_until, write_file  # noqa: E402
+from orrery_lab import Etcd, Server, check, clean_environment, contains, equal, free_port, log, run, scratch, wait_until, write_file  # noqa: E402
 
 MEMBERS = 10
 
-# The time of day that the servers see: as it is, and so many seconds more or less. Not the steady clock: nobody can set that.
+# The wall clock of the servers: the real one plus an offset in seconds. The steady clock stays.
 CLOCK = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -59,7 +60,7 @@ time_t time(time_t* out) {
 
 
 class Clock:
-    """The time of day of all servers. Where there is no C compiler it cannot be set, and that part is left out."""
+    """The wall clock of all servers. It needs a C compiler; without one this part is left out."""
 
     def __init__(self):
         self.compiler = shutil.which("cc") or shutil.which("clang-19")
@@ -77,7 +78,7 @@ class Clock:
 
 
 class Member:
-    """Takes connections at an address of its own, or refuses them."""
+    """Accepts connections on its own address, or refuses them."""
 
     def __init__(self, address, port):
         self.address, self.port, self.socket = address, port, None
@@ -107,7 +108,7 @@ class Member:
 
 
 def ask(port, name, host="127.0.0.1"):
-    """Addresses of one answer over UDP; None: there was none."""
+    """The addresses of one response over UDP; None without a response."""
     query = b"\x12\x34\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00" + b"".join(bytes([len(p)]) + p.encode() for p in name.split(".")) + b"\0\0\x01\0\x01"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.settimeout(1)
@@ -134,17 +135,17 @@ class Site:
             server.start()
             server._token = self.server.token()
 
-    def furnish(self):
+    def create_resources(self):
         api = self.server.api()
         for kind, name, spec in (("zones", "gslb", {"origin": "gslb.test", "nameservers": ["ns1.gslb.test"], "contact": "host@gslb.test", "records": "ns1 A 127.0.0.1\n"}),
                                  ("monitors", "tcp", {"kind": "tcp", "port": self.port, "interval": "1s", "timeout": "500ms", "rise": 2, "fall": 3}),
-                                 ("pools", "all", {"monitors": ["tcp"], "guard": {"most": "20%", "window": "10m"}}), ("pools", "spare", {}),
+                                 ("pools", "all", {"monitors": ["tcp"], "guard": {"max_ejections": "20%", "window": "10m"}}), ("pools", "spare", {}),
                                  *(("members", name, {"pool": "all", "addresses": [member.address]}) for name, member in self.members.items()),
                                  ("members", "spare", {"pool": "spare", "addresses": ["203.0.113.9"]}),
                                  ("loadbalancers", "www", {"fqdn": "www.gslb.test", "pools": [{"pool": "all"}, {"pool": "spare", "tier": "passive"}], "answers": "all", "max_answers": 32})):
             api.put(f"/v1/{kind}/{name}", {"spec": spec})
-        wait_until("all members were found well", lambda: all(api.get(f"/v1/members/{m}").get("status", {}).get("verdict") == "up" for m in self.members), 15)
-        self.everywhere("and are answered with", self.addresses())
+        wait_until("all members are up", lambda: all(api.get(f"/v1/members/{m}").get("status", {}).get("verdict") == "up" for m in self.members), 15)
+        self.everywhere("all members are answered", self.addresses())
 
     def addresses(self, without=()):
         return sorted(member.address for name, member in self.members.items() if name not in without)
@@ -153,15 +154,15 @@ class Site:
         return [ask(port, "www.gslb.test") for port, server in zip(self.dns, self.servers) if alive is None or server in alive]
 
     def everywhere(self, what, addresses, alive=None, seconds=15):
-        wait_until(f"{what}: {addresses} at every server, and not {self.seen(alive)}", lambda: all(one == addresses for one in self.seen(alive)), seconds)
-        check(f"{what}, at every server", True)
+        wait_until(f"{what}: {addresses} on every server, not {self.seen(alive)}", lambda: all(one == addresses for one in self.seen(alive)), seconds)
+        check(f"{what}, on every server", True)
 
     def records(self, limit=50):
         api = next(server for server in self.servers if server.process.alive()).api()
         return [one["spec"] for one in api.get(f"/v1/loadbalancers/www/decisions?limit={limit}")["items"]]
 
     def always(self, what, seconds, allowed, meanwhile=lambda: None, alive=None):
-        """Asks all the time; every answer must be one of these."""
+        """Queries continuously; every answer must be one of `allowed`."""
         end, count = time.monotonic() + seconds, 0
         while time.monotonic() < end:
             meanwhile()
@@ -174,7 +175,7 @@ class Site:
 
 
 def flapping(site):
-    """Down for less than it takes to believe it, again and again."""
+    """A member is down repeatedly, each time too briefly for a verdict."""
     before = len(site.records())
     member, state = site.members["m3"], {"next": time.monotonic(), "falls": 0}
 
@@ -189,68 +190,68 @@ def flapping(site):
             member.up()
             state["next"] = time.monotonic() + 1.2
 
-    site.always("a member that flaps stays", 12, [site.addresses()], flap)
+    site.always("a flapping member is not withdrawn", 12, [site.addresses()], flap)
     member.up()
-    equal(f"it fell {state['falls']} times, and nothing was decided", len(site.records()), before)
+    equal(f"it failed {state['falls']} times, and there was no decision", len(site.records()), before)
     time.sleep(3)
 
 
 def leader_killed(site):
-    """While nobody leads a member fails: the names follow at once, and the record is not lost."""
+    """A member fails while there is no leader: answers follow immediately, and the record is not lost."""
     leader = leader_of(site.servers)
     rest = [server for server in site.servers if server is not leader]
-    say(f"{leader.name} leads and is killed; then m1 fails")
+    log(f"{leader.name} is the leader and is killed; then m1 fails")
     leader.kill()
-    site.always("nothing changes for that", 1, [site.addresses()], alive=rest)
+    site.always("answers do not change", 1, [site.addresses()], alive=rest)
     began = time.monotonic()
     site.members["m1"].down()
-    site.everywhere("m1 goes", site.addresses(["m1"]), rest)
+    site.everywhere("m1 is withdrawn", site.addresses(["m1"]), rest)
     took = time.monotonic() - began
-    check(f"{took:.1f} s later, before anybody led again", took < 6, took)
+    check(f"after {took:.1f} s, before the next leader", took < 6, took)
     second = leader_of(rest)
-    say(f"{second.name} leads")
-    record = wait_until("there is a record of it", lambda: next((one for one in site.records() if one["changed"] and one.get("trigger", {}).get("member") == "m1" and one["trigger"]["to"] == "down"), None), 10)
-    equal("which says why", (record["cause"], record["trigger"]["to"]), ("probe", "down"))
-    check("with the answers before and after", "127.2.0.1" in record["before"]["answers"] and "127.2.0.1" not in record["after"]["classes"][0]["answers"], record) if "classes" in record["after"] else None
+    log(f"{second.name} is the leader")
+    record = wait_until("a record exists", lambda: next((one for one in site.records() if one["changed"] and one.get("trigger", {}).get("member") == "m1" and one["trigger"]["to"] == "down"), None), 10)
+    equal("the record has the cause", (record["cause"], record["trigger"]["to"]), ("probe", "down"))
+    check("the record has the answers before and after", "127.2.0.1" in record["before"]["answers"] and "127.2.0.1" not in record["after"]["classes"][0]["answers"], record) if "classes" in record["after"] else None
     time.sleep(2)
     fallen = [(one["seq"], one["at"]) for one in site.records() if one["changed"] and (one.get("trigger", {}).get("member"), one.get("trigger", {}).get("to")) == ("m1", "down")]
-    equal("once, and not by each server", fallen, [(record["seq"], record["at"])])
+    equal("there is one record, not one of each server", fallen, [(record["seq"], record["at"])])
     leader.start()
-    site.everywhere("and the one that comes back says the same", site.addresses(["m1"]))
+    site.everywhere("the restarted server gives the same answers", site.addresses(["m1"]))
 
 
 def mass_failure(site):
-    """Eight of ten within a second: the guard lets two of ten go in ten minutes, and one has gone."""
-    gone = [f"m{i}" for i in range(2, 10)]
-    say(f"{len(gone)} more fail within a second")
-    for name in gone:
+    """Eight of ten members fail within a second: the guard allows two of ten in ten minutes, and one was withdrawn before."""
+    failed = [f"m{i}" for i in range(2, 10)]
+    log(f"{len(failed)} more members fail within a second")
+    for name in failed:
         site.members[name].down()
-    wait_until("one more goes", lambda: all(len(one or []) == MEMBERS - 2 for one in site.seen()), 15)
-    site.always("and the others are held in", 5, [one for one in ([sorted(set(site.addresses(["m1"])) - {a}) for a in site.addresses()])])
-    equal("the same everywhere", len({tuple(one) for one in site.seen()}), 1)
+    wait_until("one more member is withdrawn", lambda: all(len(one or []) == MEMBERS - 2 for one in site.seen()), 15)
+    site.always("the others are held", 5, [one for one in ([sorted(set(site.addresses(["m1"])) - {a}) for a in site.addresses()])])
+    equal("all servers give the same answers", len({tuple(one) for one in site.seen()}), 1)
     records = site.records()
     held = next((one for one in records if one.get("withheld")), None)
-    check("what is held back is in the record", held is not None and {w["cause"] for w in held["withheld"]} == {"mass_guard_hold"}, records[:2])
-    contains("with its words", held["withheld"][0]["words"], "held in", "guard allows 20%")
-    equal("seven are held", len(site.server.api().get("/v1/loadbalancers/www")["status"]["withheld"]), 7)
-    return gone
+    check("the record has the withheld changes", held is not None and {w["cause"] for w in held["withheld"]} == {"mass_guard_hold"}, records[:2])
+    contains("with their message", held["withheld"][0]["message"], "held in", "guard allows 20%")
+    equal("seven members are held", len(site.server.api().get("/v1/loadbalancers/www")["status"]["withheld"]), 7)
+    return failed
 
 
 def clock_stepped(site):
-    """While a guard holds members in, for ten minutes, and one that is down stays out: no hour has passed."""
+    """The wall clock steps while a guard holds members for ten minutes: no hold ends early."""
     if not site.clock.compiler:
-        return say("the clock is left alone: there is no C compiler")
+        return log("clock steps are skipped: there is no C compiler")
     before, decided = site.seen()[0], len(site.records())
     for by in (3600, -3600, 3600):
         site.clock.set(by)
-        site.always(f"the time of day is set to {by:+} s, and nothing follows from it", 4, [before])
-        check("it was noticed", wait_until("it was noticed", lambda: all("the time of day was set by" in server.log_text() for server in site.servers), 5))
-    equal("nothing was decided", len(site.records()), decided)
+        site.always(f"the wall clock is {by:+} s off, and answers do not change", 4, [before])
+        check("the step was detected", wait_until("the step was detected", lambda: all("wall clock stepped" in server.log_text() for server in site.servers), 5))
+    equal("there was no decision", len(site.records()), decided)
     return None
 
 
 def all_killed(site):
-    """kill -9 of all, at once; the members are as they were."""
+    """All servers are killed together with SIGKILL; the members do not change."""
     before, decided = site.seen()[0], sum(one["changed"] for one in site.records())
     for server in site.servers:
         server.process.signal(9)
@@ -258,33 +259,33 @@ def all_killed(site):
         server.kill()
     for server in site.servers:
         server.start(40)
-    first = [wait_until("it answers", lambda p=port: ask(p, "www.gslb.test"), 15) for port in site.dns]
-    check("the first answers are withdrawn from no further", all(len(one) >= MEMBERS - 2 for one in first), first)
-    site.always("nothing is withdrawn that was not", 8, [before])
+    first = [wait_until("the server answers", lambda p=port: ask(p, "www.gslb.test"), 15) for port in site.dns]
+    check("the first answers lack no further member", all(len(one) >= MEMBERS - 2 for one in first), first)
+    site.always("no further member is withdrawn", 8, [before])
     leader_of(site.servers, 20)
-    equal("and nothing was decided anew", sum(one["changed"] for one in site.records()), decided)
+    equal("there was no new decision", sum(one["changed"] for one in site.records()), decided)
 
 
-def over(site):
+def recovered(site):
     for member in site.members.values():
         member.up()
-    site.everywhere("all is well again", site.addresses(), seconds=20)
-    last = wait_until("and recorded", lambda: next((one for one in site.records() if one["changed"]), None), 5)
-    equal("by what was seen", last["cause"], "probe")
+    site.everywhere("all members are answered again", site.addresses(), seconds=20)
+    last = wait_until("the recovery is recorded", lambda: next((one for one in site.records() if one["changed"]), None), 5)
+    equal("its cause is a probe", last["cause"], "probe")
 
 
 def main(given):
     site = Site(given.orrery)
-    site.furnish()
+    site.create_resources()
     flapping(site)
     leader_killed(site)
     mass_failure(site)
     clock_stepped(site)
-    all_killed(site)  # by a clock that is an hour ahead
-    over(site)
+    all_killed(site)  # with a wall clock that is an hour ahead
+    recovered(site)
     for server in site.servers:
-        equal(f"{server.name} stops in peace", server.stop(), 0)
-        equal(f"and {server.name}'s log has no errors", server.complaints(), [])
+        equal(f"{server.name} stops cleanly", server.stop(), 0)
+        equal(f"{server.name}'s log has no errors", server.error_lines(), [])
 
 
 if __name__ == "__main__":

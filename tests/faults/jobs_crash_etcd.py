@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""Three servers share an etcd, and whichever leads is killed with SIGKILL at random instants while examples/jiocloud.yaml comes up on ten hosts: every run comes
-to the same end, no task's body runs twice, and no line that a task printed is lost, whichever server is asked."""
+"""Three servers share an etcd, and the leader is killed with SIGKILL at random times while examples/jiocloud.yaml is deployed on ten hosts: every run
+has the same outcome, no task's body runs twice, and no line of output is lost, on every server."""
 import os
 import random
 import sys
@@ -9,8 +9,8 @@ import time
 sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)), *(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lab", part) for part in ("", "jiocloud", "server"))]
 from cluster import leader_of  # noqa: E402
 from jiocloud import Site  # noqa: E402
-from jobs_crash import the_same_end, submit  # noqa: E402
-from orrery_lab import Cli, check, equal, run, say  # noqa: E402
+from jobs_crash import verify_outcome, submit  # noqa: E402
+from orrery_lab import Cli, check, equal, log, run  # noqa: E402
 
 
 def options(parser):
@@ -18,28 +18,28 @@ def options(parser):
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
 
 
-def killed_on_its_way(site, job, kills, chance):
-    """Kills who leads until the job is done or `kills` are used up; returns how many it were."""
+def kill_during(site, job, kills, chance):
+    """Kills the leader until the job is done or `kills` are used up; returns their number."""
     done = 0
     while done < kills:
         leader = leader_of(site.servers)
-        # Tasks that follow services run again three seconds after a change (their debounce): where no leader lives that long, never.
+        # Tasks that follow services run again three seconds after a change (their debounce), so a leader must live longer than that.
         time.sleep(chance.uniform(0.0, 6.0))
         state = leader.api().get(f"/v1/jobs/{job}")["status"].get("state")
         if done > 0 and state in ("converged", "succeeded", "failed"):
             break
         leader.kill()
         done += 1
-        say(f"      kill {done}: {leader.name}")
+        log(f"      kill {done}: {leader.name}")
         time.sleep(chance.uniform(0.0, 1.0))
         leader.start()
-        if leader.complaints():
-            equal("every start is clean", leader.complaints(), [])
+        if leader.error_lines():
+            equal("every start is clean", leader.error_lines(), [])
     return done
 
 
 def main(given):
-    say(f"seed {given.seed} (give --seed to repeat the instants)")
+    log(f"seed {given.seed} (repeat with --seed)")
     chance = random.Random(given.seed)
     site = Site(given.orrery, servers=3)
     kills = runs = 0
@@ -48,14 +48,14 @@ def main(given):
         site.server = chance.choice(site.servers)
         site.cli = Cli(given.orrery, site.server).login(site.server)
         job = submit(site, runs)
-        killed = killed_on_its_way(site, job, given.kills - kills, chance)
+        killed = kill_during(site, job, given.kills - kills, chance)
         kills += killed
-        the_same_end(site, job)
-        say(f"      {killed} kills in run {runs}, {kills} in all")
+        verify_outcome(site, job)
+        log(f"      {killed} kills in run {runs}, {kills} in total")
     check(f"{kills} kills of the leader in {runs} runs", kills >= given.kills)
     for server in site.servers:
-        equal(f"{server.name} stops in peace", server.stop(), 0)
-        equal(f"and {server.name}'s log has no errors", server.complaints(), [])
+        equal(f"{server.name} stops cleanly", server.stop(), 0)
+        equal(f"and {server.name}'s log has no errors", server.error_lines(), [])
 
 
 if __name__ == "__main__":

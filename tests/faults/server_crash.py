@@ -1,14 +1,14 @@
 #!/usr/bin/python3
-"""The server is killed with SIGKILL at random instants, many times, while 64 clients write: nothing acknowledged is lost, nothing is
-applied twice, the revisions have no holes and every start is clean."""
+"""The server is killed with SIGKILL at random times, repeatedly, while 64 clients write: no acknowledged write is lost, no write is applied
+twice, revisions have no gaps and every start is clean."""
 import os
 import random
 import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lab"))
-from orrery_lab import Cli, Server, check, equal, run, say  # noqa: E402
-from server_writers import Writers, settle  # noqa: E402
+from orrery_lab import Cli, Server, check, equal, log, run  # noqa: E402
+from server_writers import Writers, verify_accounts  # noqa: E402
 
 
 def options(parser):
@@ -18,7 +18,7 @@ def options(parser):
 
 
 def main(given):
-    say(f"seed {given.seed} (give --seed to repeat the instants)")
+    log(f"seed {given.seed} (repeat with --seed)")
     chance = random.Random(given.seed)
     server = Server(given.orrery)
     server.start()
@@ -26,7 +26,7 @@ def main(given):
     starts, unready, warnings = [], 0, {}
     for kill in range(given.kills):
         early = chance.random() < 0.15
-        if early:  # also in the middle of starting up
+        if early:  # also during startup
             server.kill()
             server.spawn()
             time.sleep(chance.uniform(0.0, 0.12))
@@ -35,28 +35,28 @@ def main(given):
             time.sleep(chance.uniform(0.01, 0.45))
         server.kill()
         starts.append(server.start())
-        complaints = server.complaints()
-        if complaints:
-            equal(f"start {kill + 1} is clean", complaints, [])
+        errors = server.error_lines()
+        if errors:
+            equal(f"start {kill + 1} is clean", errors, [])
         for line in server.log_text().splitlines():
             if " level=warn " in line:
                 text = line.partition("message=")[2]
                 warnings[text] = warnings.get(text, 0) + 1
         if (kill + 1) % 50 == 0:
-            say(f"      {kill + 1} kills, {unready} of them also before it was ready; start {sorted(starts)[len(starts) // 2]:.2f} s in the middle, {max(starts):.2f} s at most")
+            log(f"      {kill + 1} kills, {unready} of them before the server was ready; start took {sorted(starts)[len(starts) // 2]:.2f} s (median), {max(starts):.2f} s (maximum)")
     accounts = writers.finish()
-    check(f"{given.kills} starts after SIGKILL were all clean", not server.complaints(), "\n".join(server.complaints()))
+    check(f"{given.kills} starts after SIGKILL were all clean", not server.error_lines(), "\n".join(server.error_lines()))
     for text, times in list(warnings.items())[:5]:
-        say(f"      warned {times} times: {text[:200]}")
-    settle(server, accounts)
+        log(f"      warning, {times} times: {text[:200]}")
+    verify_accounts(server, accounts)
     revision = server.api().get("/v1/store")["revision"]
-    equal("it stops on SIGTERM", server.stop(), 0)
+    equal("the server stops on SIGTERM", server.stop(), 0)
     verified = Cli(given.orrery)("store", "verify", os.path.join(server.folder, "store.db"), seconds=120)
-    check("the file verifies, and its revisions have no holes", verified.status == 0, str(verified))
-    # The one that stops gives its leadership back, which is a write too.
+    check("the file verifies, and its revisions have no gaps", verified.status == 0, str(verified))
+    # A server that stops releases its leadership, which is another write.
     reached = int(verified.out.partition("revision ")[2].partition(",")[0])
     check("up to the newest revision", reached in (revision, revision + 1), verified.out)
-    say("      " + verified.out.strip().replace("\n", "; "))
+    log("      " + verified.out.strip().replace("\n", "; "))
 
 
 if __name__ == "__main__":

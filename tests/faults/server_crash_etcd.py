@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Three etcd members are killed with SIGKILL in turn while 64 clients write through a server: nothing acknowledged is lost, nothing is
+"""Three etcd members are killed with SIGKILL one after another while 64 clients write through a server: no acknowledged write is lost, no write is
 applied twice."""
 import os
 import random
@@ -7,8 +7,8 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lab"))
-from orrery_lab import Etcd, Server, check, equal, run, say  # noqa: E402
-from server_writers import Writers, settle  # noqa: E402
+from orrery_lab import Etcd, Server, check, equal, log, run  # noqa: E402
+from server_writers import Writers, verify_accounts  # noqa: E402
 
 
 def options(parser):
@@ -18,7 +18,7 @@ def options(parser):
 
 
 def main(given):
-    say(f"seed {given.seed} (give --seed to repeat the instants)")
+    log(f"seed {given.seed} (repeat with --seed)")
     chance = random.Random(given.seed)
     etcd = Etcd(3)
     server = Server(given.orrery, store_url=etcd.url("crash"))
@@ -31,17 +31,17 @@ def main(given):
         time.sleep(chance.uniform(0.5, 2.5))
         etcd.start(member)
         etcd.wait_healthy([member])
-        check(f"kill {kill + 1}: the server lives", server.process.alive())
+        check(f"kill {kill + 1}: the server is alive", server.process.alive())
     time.sleep(1)
     accounts = writers.finish()
     server.wait_ready()
-    settle(server, accounts)
-    equal("the log has no errors", server.complaints()[:5], [])
-    say("and the server itself is killed and started again")
+    verify_accounts(server, accounts)
+    equal("the log has no errors", server.error_lines()[:5], [])
+    log("the server itself is killed and started again")
     server.kill()
     server.start()
-    settle(server, accounts)
-    equal("it stops on SIGTERM", server.stop(), 0)
+    verify_accounts(server, accounts)
+    equal("the server stops on SIGTERM", server.stop(), 0)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-// Events of a playbook as our plugin, or whatever writes to its standard output, sends them: no line crashes the reader, and an
-// outcome always has its words.
-#include "drivers/ansible/events.h"
+// Events of a playbook, as the callback plugin or any other program on its standard output prints them: no line crashes the reader,
+// and an outcome always has a message.
+#include "drivers/ansible/playbook_outcome.h"
 
 #include <cstdint>
 #include <cstdlib>
@@ -20,9 +20,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     if (steps > size || text > 100 * size + 1000) std::abort();
     for (const int code : {0, 1, 2, 4, 250}) {
-        const auto outcome = drivers::ansible_outcome(events, code, 1, "");
+        const auto outcome = drivers::playbook_outcome(events, code, 1, "");
         const bool good = outcome.ended == jobs::Outcome::Ended::succeeded;
-        if (good != (outcome.error == jobs::ErrorClass::none) || (!good && outcome.words.empty()) || (good && code != 0))
+        if (good != (outcome.error == jobs::ErrorClass::none) || (!good && outcome.message.empty()) || (good && code != 0))
             std::abort();
     }
     return 0;

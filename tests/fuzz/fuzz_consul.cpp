@@ -1,5 +1,5 @@
-// What clients of the Consul view send beside JSON, and what a Consul answers.
-#include "api/facades/consul/state.h"
+// Input of the Consul facade besides JSON, and answers of a Consul.
+#include "api/facades/consul/facade_state.h"
 #include "core/text.h"
 #include "drivers/consul/consul.h"
 

@@ -1,4 +1,4 @@
-// DNS messages: what reads must hold its promises, and whatever is asked, the answer must read.
+// DNS messages: a message that is read keeps its invariants, and every response can be read.
 #include "api/facades/consul/dns_answers.h"
 #include "dns/message.h"
 #include "store/memory_store.h"
@@ -50,16 +50,16 @@ struct World {
     }
 };
 
-void check_answer(World& world, dns::Bytes query, dns::Asker::Transport transport) {
+void check_answer(World& world, dns::Bytes query, dns::Client::Transport transport) {
     static std::vector<std::uint8_t> out(65535);
-    const auto room = transport == dns::Asker::Transport::tcp ? out.size() : std::size_t{4096};
+    const auto room = transport == dns::Client::Transport::tcp ? out.size() : std::size_t{4096};
     const auto size = world.answers->respond(query, {.transport = transport}, std::span(out).first(room));
     demand(size <= room);
     if (size == 0) return;
     const auto message = dns::read_message(dns::Bytes(out).first(size));
     demand(message.ok() && message->response);
     demand(message->id == (query[0] << 8 | query[1]));
-    if (transport == dns::Asker::Transport::udp) demand(size <= 1232);
+    if (transport == dns::Client::Transport::udp) demand(size <= 1232);
 }
 
 } // namespace
@@ -68,13 +68,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     static World world;
     const dns::Bytes bytes(data, size);
     std::ignore = dns::read_message(bytes);
-    const auto reading = dns::read_query(bytes);
-    if (reading.what == dns::Reading::What::answer) {
-        demand(reading.query.question_end <= size && reading.query.name.size() <= dns::Name::longest);
-        const auto again = dns::Name::from_text(reading.query.name.to_text());
-        demand(again.ok() && *again == reading.query.name);
+    const auto parsed = dns::read_query(bytes);
+    if (parsed.action == dns::ParsedQuery::Action::answer) {
+        demand(parsed.query.question_end <= size && parsed.query.name.size() <= dns::Name::max_size);
+        const auto again = dns::Name::from_text(parsed.query.name.to_text());
+        demand(again.ok() && *again == parsed.query.name);
     }
-    check_answer(world, bytes, dns::Asker::Transport::udp);
-    check_answer(world, bytes, dns::Asker::Transport::tcp);
+    check_answer(world, bytes, dns::Client::Transport::udp);
+    check_answer(world, bytes, dns::Client::Transport::tcp);
     return 0;
 }

@@ -1,5 +1,5 @@
-// What the ExternalDNS of a cluster sends: the bodies of POST /records and POST /adjustendpoints.
-#include "gslb/cluster.h"
+// Requests of the ExternalDNS of a Kubernetes cluster: the bodies of POST /records and POST /adjustendpoints.
+#include "gslb/observe/externaldns_source.h"
 
 #include <cstdint>
 #include <cstdlib>
@@ -19,7 +19,7 @@ void use(const orrery::gslb::ClusterEndpoint& endpoint) {
     if (!again.ok() || again->record_name("k") != endpoint.record_name("k")) std::abort();
     if (!cluster_refusal(endpoint, domains).empty() || !endpoint.is_address()) return;
     const auto members = cluster_members("k", endpoint.name, {endpoint});
-    if (members.empty() || members.size() > most_cluster_targets) std::abort();
+    if (members.empty() || members.size() > max_cluster_targets) std::abort();
     std::ignore = cluster_pool_name(endpoint.name);
 }
 
@@ -29,7 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::string_view text(reinterpret_cast<const char*>(data), size);
     if (const auto changes = orrery::gslb::read_cluster_changes(text); changes.ok()) {
         for (const auto& endpoint : changes->put) use(endpoint);
-        for (const auto& endpoint : changes->take) use(endpoint);
+        for (const auto& endpoint : changes->removed) use(endpoint);
     }
     if (const auto endpoints = orrery::gslb::read_cluster_endpoints(text); endpoints.ok())
         for (const auto& endpoint : *endpoints) use(endpoint);

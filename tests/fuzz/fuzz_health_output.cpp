@@ -1,10 +1,9 @@
-// What plugins print, what gRPC servers answer, what was remembered, what checkers are told and tell: read within bounds, whatever
-// it is.
+// Output of plugins, responses of gRPC servers, assignments and reports of checkers: parsed within bounds, whatever the bytes are.
 #include "core/text.h"
-#include "health/forced.h"
-#include "health/lookout.h"
-#include "health/more_probes.h"
-#include "health/plugin.h"
+#include "health/check_spec.h"
+#include "health/probes/grpc_probe.h"
+#include "health/probes/plugin_probe.h"
+#include "health/vantages/health_aggregator.h"
 
 #include <boost/asio/io_context.hpp>
 
@@ -18,20 +17,20 @@ void demand(bool holds) {
     if (!holds) std::abort();
 }
 
-/// A server that looks at one target and hears what checkers say.
-void tell_checkers_word(const orrery::json::value& word) {
+/// Feeds reports of checkers to an aggregator with one target, and assignments to the parser of checkers.
+void feed_reports(const orrery::json::value& body) {
     using namespace orrery;
     static asio::io_context loop(1);
     static VirtualClock clock;
-    static health::Lookout lookout(loop.get_executor(), clock, {}, {});
-    static const auto set = lookout.set("a", {.look = json::object{{"kind", "tcp"}}, .address = "192.0.2.1", .port = 80});
+    static health::HealthAggregator aggregator(loop.get_executor(), clock, {}, {});
+    static const auto set = aggregator.set("a", {.probe = json::object{{"kind", "tcp"}}, .address = "192.0.2.1", .port = 80});
     demand(set.ok());
-    std::ignore = lookout.take(word);
-    demand(lookout.vantages().size() <= 65);
-    if (!word.is_object()) return;
-    if (const auto wanted = health::Wanted::from_json(word.get_object()); wanted.ok()) {
-        const auto again = health::Wanted::from_json(wanted->to_json());
-        demand(again.ok() && *again == *wanted);
+    std::ignore = aggregator.receive_reports(body);
+    demand(aggregator.vantages().size() <= 65);
+    if (!body.is_object()) return;
+    if (const auto spec = health::CheckSpec::from_json(body.get_object()); spec.ok()) {
+        const auto again = health::CheckSpec::from_json(spec->to_json());
+        demand(again.ok() && *again == *spec);
     }
 }
 
@@ -40,18 +39,14 @@ void tell_checkers_word(const orrery::json::value& word) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     using namespace orrery;
     const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-    const auto said = health::read_plugin_output(bytes);
-    demand(said.line.size() <= health::longest_text && said.more.size() <= health::longest_text && said.measures.size() <= 256);
-    for (const auto& one : said.measures)
+    const auto output = health::read_plugin_output(bytes);
+    demand(output.line.size() <= health::max_text && output.more.size() <= health::max_text && output.measures.size() <= 256);
+    for (const auto& one : output.measures)
         demand(!one.name.empty() && one.name.size() <= 256 && one.unit.size() <= 16 && std::isfinite(one.value));
-    demand(said.line.find('\n') == std::string::npos);
+    demand(output.line.find('\n') == std::string::npos);
     std::ignore = health::read_grpc_health(bytes);
     if (const auto parsed = parse_json(bytes); parsed.ok()) {
-        const auto memory = health::Memory::from_json(*parsed);
-        const auto again = health::Memory::from_json(memory.to_json());
-        demand(again.standing == memory.standing && again.last == memory.last && again.text == memory.text);
-        std::ignore = health::Forced::from_json(*parsed);
-        tell_checkers_word(*parsed);
+        feed_reports(*parsed);
     }
     return 0;
 }

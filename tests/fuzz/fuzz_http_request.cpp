@@ -1,5 +1,5 @@
-// Bytes of a client through the whole of the server's session, over a wire in memory: nothing may crash or hang, every answer must
-// be HTTP, and the answers must not depend on how the bytes were cut on their way.
+// Bytes of a client through the server's whole HTTP session, over a connection in memory: nothing crashes or hangs, every answer is
+// HTTP, and answers do not depend on how the bytes are split.
 #include "core/log.h"
 #include "net/http_parser.h"
 #include "net/http_session.h"
@@ -21,9 +21,10 @@ namespace {
 using namespace orrery;
 using namespace orrery::net;
 
-class MemoryWire final : public Wire {
+class MemoryStream final : public ByteStream {
 public:
-    MemoryWire(std::string_view bytes, std::size_t piece, std::string& answers) : bytes_(bytes), piece_(piece), answers_(answers) {}
+    MemoryStream(std::string_view bytes, std::size_t piece, std::string& answers)
+        : bytes_(bytes), piece_(piece), answers_(answers) {}
     asio::awaitable<Io> read_some(char* data, std::size_t size) override {
         if (closed_) co_return Io{asio::error::bad_descriptor, 0};
         const auto taken = bytes_.copy(data, std::min(size, piece_));
@@ -74,7 +75,7 @@ std::string serve(std::string_view bytes, std::size_t piece) {
         return made;
     }();
     std::string answers;
-    auto session = std::make_shared<HttpSession>(shared, std::make_unique<MemoryWire>(bytes, piece, answers), "fuzz", false);
+    auto session = std::make_shared<HttpSession>(shared, std::make_unique<MemoryStream>(bytes, piece, answers), "fuzz", false);
     asio::co_spawn(loop, session->run(), [session](std::exception_ptr exception) {
         if (exception) std::abort();
     });

@@ -1,5 +1,5 @@
-// A job file as anybody may send it: no input crashes the reader, the planner or the scheduler, or keeps them long; what is refused
-// says where and why; what is planned reads back as the same plan.
+// Job files: no input crashes the reader, the planner or the scheduler, or takes long; a refusal has position and reason; a plan
+// reads back as the same plan.
 #include "core/text.h"
 #include "jobs/plan.h"
 #include "jobs/simulate.h"
@@ -19,36 +19,38 @@ void demand(bool holds) {
 
 class Anything final : public jobs::Executor {
 public:
-    explicit Anything(std::string name, Place place) : name_(std::move(name)), place_(place) {}
+    explicit Anything(std::string name, TargetType type) : name_(std::move(name)), type_(type) {}
     std::string_view name() const override { return name_; }
-    Place place() const override { return place_; }
+    TargetType target_type() const override { return type_; }
     Result<Unit> check(const jobs::json::value&) const override { return Unit{}; }
-    Task<jobs::Outcome> start(Context, jobs::Attempt, jobs::Output&) override { co_return jobs::Outcome::success(); }
-    Task<jobs::Reattached> reattach(Context, jobs::Attempt, jobs::Offsets, jobs::Output&) override { co_return jobs::Reattached{}; }
-    Task<Unit> cancel(Context, jobs::Attempt) override { co_return Unit{}; }
-    Task<Unit> clean_up(Context, jobs::Attempt) override { co_return Unit{}; }
-    Task<jobs::Preview> plan(Context, jobs::Attempt) override { co_return jobs::Preview{}; }
+    Task<jobs::Outcome> start(Context, const jobs::Attempt&, jobs::Output&) override { co_return jobs::Outcome::success(); }
+    Task<jobs::Reattached> reattach(Context, const jobs::Attempt&, jobs::Offsets, jobs::Output&) override {
+        co_return jobs::Reattached{};
+    }
+    Task<Unit> cancel(Context, const jobs::Attempt&) override { co_return Unit{}; }
+    Task<Unit> clean_up(Context, const jobs::Attempt&) override { co_return Unit{}; }
+    Task<jobs::Preview> plan(Context, const jobs::Attempt&) override { co_return jobs::Preview{}; }
 
 private:
     std::string name_;
-    Place place_;
+    TargetType type_;
 };
 
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    static Anything ssh("ssh", jobs::Executor::Place::node), local("local", jobs::Executor::Place::server);
+    static Anything ssh("ssh", jobs::Executor::TargetType::node), local("local", jobs::Executor::TargetType::server);
     static const jobs::Executors executors = [] {
         jobs::Executors all;
         all.add(ssh);
         all.add(local);
         return all;
     }();
-    static const std::vector<jobs::Machine> machines = {{"a1", {{"role", "a"}}},
-                                                        {"a2", {{"role", "a"}}},
-                                                        {"a3", {{"role", "a"}}},
-                                                        {"b1", {{"role", "b"}}},
-                                                        {"b2", {{"role", "b"}}}};
+    static const std::vector<jobs::PlanNode> machines = {{"a1", {{"role", "a"}}},
+                                                         {"a2", {{"role", "a"}}},
+                                                         {"a3", {{"role", "a"}}},
+                                                         {"b1", {{"role", "b"}}},
+                                                         {"b2", {{"role", "b"}}}};
     const std::string_view text(reinterpret_cast<const char*>(data), size);
     const auto documents = parse_yaml(text);
     if (!documents.ok()) return 0;

@@ -1,5 +1,5 @@
-// JSON as others send it: what is read comes back from its own text, in every form we write; and resources made of it hold their
-// promises.
+// JSON: a value that is read can be written, in every format, and reads back as the same value; resources made of it keep their
+// invariants.
 #include "core/text.h"
 #include "resource/kinds.h"
 #include "resource/object.h"

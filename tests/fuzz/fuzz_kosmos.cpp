@@ -1,6 +1,6 @@
-// Bodies of Kosmos v0.1: what is taken reads as a resource or is refused, and what is shown of it reads again as the same.
-#include "api/kosmos.h"
-#include "gslb/kinds.h"
+// Bodies of Kosmos v0.1: each is a valid resource or is refused, and the shown form reads back as the same resource.
+#include "api/facades/kosmos/kosmos_mapping.h"
+#include "gslb/model/kinds.h"
 #include "resource/kind.h"
 
 #include <boost/json/parse.hpp>
@@ -15,14 +15,14 @@ namespace {
 using namespace orrery;
 namespace json = boost::json;
 
-void use(const api::kosmos::Sort& sort, const resource::Kind& kind, const json::value& document) {
+void use(const api::kosmos::ResourceType& sort, const resource::Kind& kind, const json::value& document) {
     const auto body = api::kosmos::body_of(sort, document);
     if (!body.ok()) return;
-    api::kosmos::Written before;
+    api::kosmos::ResourceBody before;
     if (sort.kind == "Member") before.spec["pool"] = "eu";
     const auto written = sort.read(*body, before);
     if (!written.ok()) {
-        if (written.error().fields.empty()) std::abort(); // it does not say where
+        if (written.error().fields.empty()) std::abort(); // it has no address
         return;
     }
     const auto object =

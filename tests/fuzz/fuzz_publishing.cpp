@@ -1,4 +1,4 @@
-// What name servers and DNS services answer to publishers: signatures, answers, JSON. The first byte says to whom it goes.
+// Answers of name servers and DNS services to DNS providers: signatures, responses, JSON. The first byte selects the reader.
 #include "drivers/designate/designate_messages.h"
 #include "drivers/dns/name_servers.h"
 #include "drivers/externaldns/externaldns_messages.h"
@@ -32,13 +32,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         break;
     case 3:
         if (const auto page = drivers::read_designate_recordsets(text, 60); page.ok())
-            for (const auto& one : page->recordsets) std::ignore = drivers::designate_standing(one.name, page->recordsets);
+            for (const auto& one : page->recordsets) std::ignore = drivers::designate_records(one.name, page->recordsets);
         std::ignore = drivers::read_designate_zones(text);
         std::ignore = drivers::designate_refusal(400, text);
         break;
     case 4:
         if (const auto records = drivers::read_externaldns_records(text); records.ok())
-            for (const auto& [at, endpoint] : *records) std::ignore = drivers::externaldns_standing(*records, at.first);
+            for (const auto& [at, endpoint] : *records) std::ignore = drivers::externaldns_records(*records, at.first);
         std::ignore = drivers::read_externaldns_filters(text);
         break;
     default:

@@ -1,4 +1,4 @@
-// A host's Puppet report: no bytes crash the reader, and what the exit code says is never made better by them.
+// A node's Puppet report: no bytes crash the reader, and a report never improves on the exit code.
 #include "drivers/puppet/report.h"
 
 #include <cstdint>

@@ -1,9 +1,9 @@
-// What those answer who know how members are: Octavia's lists, balancers and trees, a Prometheus' answers, and what others say of
-// members. The first byte says to whom it goes.
+// Answers of external health sources: Octavia's lists, balancers and trees, a Prometheus' query results, and pushed statuses. The
+// first byte selects the reader.
 #include "core/text.h"
 #include "drivers/octavia/octavia_messages.h"
 #include "drivers/prometheus/prometheus_messages.h"
-#include "gslb/source.h"
+#include "gslb/observe/health_source.h"
 
 #include <cstdint>
 #include <cstdlib>
@@ -36,7 +36,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         break;
     default:
         if (const auto body = parse_json(text); body.ok())
-            if (const auto said = gslb::read_said(*body, std::chrono::minutes(1)); said.ok())
+            if (const auto said = gslb::parse_pushed_status(*body, std::chrono::minutes(1)); said.ok())
                 if (said->ttl < std::chrono::seconds(1)) std::abort();
     }
     return 0;

@@ -1,4 +1,4 @@
-// Targets and URLs: what is accepted must hold its promises and come back from its own text.
+// Request targets and URLs: an accepted one keeps its invariants and reads back from its text.
 #include "net/http_client.h"
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// YAML as others send it: no input crashes the reader or keeps it long, and what is read comes back from the text we write of it.
+// YAML: no input crashes the reader or takes long, and a value that is read reads back from the text that is written of it.
 #include "core/text.h"
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Zone files: what is read keeps the promises of a zone, and can be served.
+// Zone files: a zone that is read keeps its invariants and can be served.
 #include "dns/authority.h"
 
 #include <cstdint>
@@ -33,7 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     demand(authority.zone_records(origin)->size() == count);
     std::vector<std::uint8_t> out(65535);
     for (const auto& [owner, type] : asked) {
-        const auto answered = authority.respond(write_query(1, owner, type), {.transport = Asker::Transport::tcp}, out);
+        const auto answered = authority.respond(write_query(1, owner, type), {.transport = Client::Transport::tcp}, out);
         const auto message = read_message(Bytes(out).first(answered));
         demand(message.ok() && message->rcode != Rcode::nxdomain && message->rcode != Rcode::refused);
     }

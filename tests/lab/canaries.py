@@ -1,4 +1,4 @@
-"""Secrets that can be told from everything else, and where they are looked for."""
+"""Secrets that can be distinguished from everything else, and the search for them."""
 import base64
 import json
 import os
@@ -10,13 +10,13 @@ canaries = {}  # what it is → the text
 
 
 def canary(what, text=None):
-    """A new one; `text` has a %s for the part that nobody else has."""
+    """A new canary; `text` has a %s for the unique part."""
     canaries[what] = (text or f"Canary-{len(canaries)}-%s") % os.urandom(12).hex()
     return canaries[what]
 
 
 def disguises(text):
-    """The forms a text could be found in."""
+    """The encodings in which a text could occur."""
     raw = text.encode()
     forms = {raw, raw.hex().encode(), raw.hex().upper().encode(), raw[::-1], json.dumps(text)[1:-1].encode(), json.dumps(text, ensure_ascii=False)[1:-1].encode()}
     forms |= {quote(text, safe=safe).encode() for quote in (urllib.parse.quote, urllib.parse.quote_plus) for safe in ("", "/")}
@@ -31,20 +31,20 @@ def leaks(data, except_for=()):
 
 
 class Ear(Api):
-    """An Api that keeps all it hears, but for what is shown once by intention."""
+    """An Api that records all responses, except values that are shown once by design."""
 
-    heard = bytearray()
+    received = bytearray()
     answers = 0
 
     def raw(self, method, path, body=None, headers=None):
         status, fields, data = super().raw(method, path, body, headers)
         Ear.answers += 1
-        Ear.heard += f"{method} {path} {status}\n{fields}\n".encode() + data
+        Ear.received += f"{method} {path} {status}\n{fields}\n".encode() + data
         return status, fields, data
 
     def quietly(self, method, path, body):
-        """An answer that shows something once."""
-        kept = bytes(Ear.heard)
+        """A response that shows a secret once, by design."""
+        kept = bytes(Ear.received)
         answer = self.request(method, path, body)
-        Ear.heard[:] = kept
+        Ear.received[:] = kept
         return answer

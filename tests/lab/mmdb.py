@@ -1,4 +1,4 @@
-"""Writes MaxMind DB files (format 2.0), as small as tests need them: networks and what is said of them."""
+"""Writes MaxMind DB files (format 2.0), minimal ones for tests: networks and their data."""
 import ipaddress
 import struct
 
@@ -47,7 +47,7 @@ def city(continent, country, latitude, longitude, subdivision=None):
 
 
 def database(networks, kind="Test-City", record_size=28, built=1_700_000_000):
-    """`networks`: {"192.0.2.0/24": {...}}, IPv4 and IPv6. Longer ones first where they lie in each other is not needed: none may."""
+    """`networks`: {"192.0.2.0/24": {...}}, IPv4 and IPv6. Networks must not overlap."""
     nodes, data, places = [[None, None]], b"", {}
     for network, value in networks.items():
         encoded = encode(value)

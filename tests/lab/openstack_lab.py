@@ -11,7 +11,7 @@ import orrery_lab as lab
 
 
 class Keystone:
-    """keystone under uwsgi, with SQLite, in processes and not threads, because its SQLite does not take threads."""
+    """keystone under uwsgi, with SQLite, in processes and not threads, because its SQLite does not support threads."""
 
     def __init__(self):
         self.manage, self.uwsgi = lab.program("keystone-manage", "keystone"), lab.program("uwsgi", "uwsgi-core")
@@ -33,7 +33,7 @@ class Keystone:
                  "--bootstrap-internal-url", self.url + "/")
         with contextlib.closing(sqlite3.connect(self.database)) as database:
             database.execute("PRAGMA journal_mode=WAL")
-        lab.say(f"keystone prepared in {time.monotonic() - begin:.0f} s")
+        lab.log(f"keystone prepared in {time.monotonic() - begin:.0f} s")
 
     @property
     def database(self):
@@ -44,7 +44,7 @@ class Keystone:
         return os.path.join(self.folder, "keystone.conf")
 
     def configure(self, token_seconds):
-        """The cache keeps nothing from one request to the next, and within a request it spares nine tenths of some 500 queries: without it every call of a service whose token is
+        """The cache lasts for one request, in which it saves nine tenths of some 500 queries: without it every call of a service whose token is
         checked takes a second of CPU time."""
         f = self.folder
         lab.write_file(self.configuration, f"""[DEFAULT]
@@ -108,22 +108,22 @@ password_hash_rounds = 4
         """Creates a domain, project, user or role and returns its id."""
         status, _, document = self.call("POST", f"/{what}s", {what: fields})
         if status != 201:
-            raise lab.Failed(f"keystone does not make the {what} {fields}: {status} {document}")
+            raise lab.Failed(f"Keystone does not create the {what} {fields}: {status} {document}")
         return document[what]["id"]
 
     def grant(self, role, user, project):
         status, _, document = self.call("PUT", f"/projects/{project}/users/{user}/roles/{role}")
         if status != 204:
-            raise lab.Failed(f"keystone does not grant a role: {status} {document}")
+            raise lab.Failed(f"Keystone does not grant a role: {status} {document}")
 
     def log_in(self, user, password, project=None, domain="Default", project_domain="Default"):
-        """A token, of a project or of none."""
+        """A token, with or without a project."""
         auth = {"identity": {"methods": ["password"], "password": {"user": {"name": user, "domain": {"name": domain}, "password": password}}}}
         if project:
             auth["scope"] = {"project": {"name": project, "domain": {"name": project_domain}}}
         status, headers, document = self.call("POST", "/auth/tokens", {"auth": auth}, token=None)
         if status != 201:
-            raise lab.Failed(f"keystone does not log {user} in: {status} {document}")
+            raise lab.Failed(f"Keystone does not log {user} in: {status} {document}")
         return headers["X-Subject-Token"]
 
     def revoke(self, token):
@@ -131,7 +131,7 @@ password_hash_rounds = 4
 
 
 def authtoken(keystone, name, folder):
-    """What a service needs to ask Keystone who its callers are: it has a user of its own name."""
+    """The settings with which a service validates tokens at Keystone; its user has the name of the service."""
     locks = os.path.join(folder, "locks")
     os.makedirs(locks, exist_ok=True)
     return f"""[keystone_authtoken]
@@ -163,12 +163,12 @@ def register(keystone, service, kind, url):
     made = keystone.make("service", type=kind, name=service)
     status, _, document = keystone.call("POST", "/endpoints", {"endpoint": {"interface": "public", "region_id": "RegionOne", "service_id": made, "url": url}})
     if status != 201:
-        raise lab.Failed(f"keystone does not take an endpoint: {status} {document}")
+        raise lab.Failed(f"Keystone refuses the endpoint: {status} {document}")
     return project
 
 
 class Service:
-    """An OpenStack service on a port of its own, with calls as the one who holds `token`."""
+    """An OpenStack service on a port of its own, with calls that carry `token`."""
 
     def __init__(self, name, port):
         self.name, self.port, self.process = name, port, None
@@ -250,7 +250,7 @@ listen = 127.0.0.1:{self.mdns}
 
 
 class Octavia(Service):
-    """Octavia's API with a provider that does nothing: what stands in its database is what it says."""
+    """Octavia's API with a provider that does nothing: the test writes its database directly."""
 
     def __init__(self, keystone):
         super().__init__("octavia", lab.free_port())

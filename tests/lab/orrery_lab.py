@@ -1,7 +1,7 @@
-"""What the labs share: a real server and a real etcd as child processes, an API client, and a runner.
+"""Shared code of the labs: a real server and a real etcd as child processes, an API client, and a runner.
 
-A lab is a script `name.py PATH_OF_ORRERY [options]` that prints each thing it checked. It exits 0 when all held, 1 with a sentence
-when something did not, and 77 with the reason when this machine cannot run it. Python's standard library only.
+A lab is a script `name.py PATH_OF_ORRERY [options]` that prints each check. Its exit status is 0 when all checks passed, 1 after a failed
+check, and 77, with the reason, when this host cannot run the lab. It uses Python's standard library only.
 """
 import argparse
 import contextlib
@@ -9,7 +9,9 @@ import http.client
 import itertools
 import json
 import os
+import pty
 import re
+import select
 import shutil
 import signal
 import socket
@@ -23,18 +25,19 @@ import traceback
 import urllib.parse
 
 SKIPPED = 77
+LOOPBACK = ("127.0.0.0/8", "::1")  # as net.outbound.allow and --outbound-allow have it
 
 
 class Skip(Exception):
-    """This machine cannot run the lab; the text says what is missing."""
+    """This host cannot run the lab; the text is what is missing."""
 
 
 class Failed(Exception):
-    """Something did not hold."""
+    """A check failed."""
 
 
 class Problem(Exception):
-    """An answer of the API that is not a success. `document` is the problem+json, or {} where the body was none."""
+    """An answer of the API that is not a success. `document` is the problem+json, or {} where the body was not one."""
 
     def __init__(self, status, document, headers, request):
         self.status, self.document, self.headers = status, document, headers
@@ -44,42 +47,42 @@ class Problem(Exception):
         super().__init__(f"{request}: {status} {self.code} {self.detail}")
 
 
-# --- saying what holds ------------------------------------------------------------------------------------------------
+# --- checks and output ------------------------------------------------------------------------------------------------
 
 started_at = time.monotonic()
 
 
-def say(text):
+def log(text):
     print(f"[{time.monotonic() - started_at:6.1f}] {text}", flush=True)
 
 
 def check(what, holds, detail=""):
-    """Prints `what` and ends the lab with `detail` where it does not hold."""
+    """Prints the check `what`; ends the lab with `detail` where it does not hold."""
     if not holds:
         raise Failed(f"{what}: {detail}" if detail != "" else what)
-    say(f"ok    {what}")
+    log(f"ok    {what}")
 
 
 def equal(what, seen, expected):
-    check(what, seen == expected, f"expected {expected!r}, saw {seen!r}")
+    check(what, seen == expected, f"expected {expected!r}, got {seen!r}")
 
 
 def contains(what, text, *parts):
     for part in parts:
         if part not in text:
             raise Failed(f"{what}: {part!r} is not in {text!r}")
-    say(f"ok    {what}")
+    log(f"ok    {what}")
 
 
 def wait_until(what, holds, seconds, every=0.05):
-    """Returns what `holds()` returned once it is true; fails when it does not become so in time."""
+    """Returns the first true result of `holds()`; fails when there is none in time."""
     end = time.monotonic() + seconds
     while True:
         value = holds()
         if value:
             return value
         if time.monotonic() > end:
-            raise Failed(f"waited {seconds} s for this, in vain: {what}")
+            raise Failed(f"not within {seconds} s: {what}")
         time.sleep(every)
 
 
@@ -94,26 +97,27 @@ def program(name, package):
     return path
 
 
-def run(main, add_options=None):
-    """Runs `main(options)` as a lab: parses the command line, cleans up, turns the outcome into an exit status."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("orrery", help="path of the program")
+def run(main, add_options=None, description=None, build_folder=False):
+    """Runs `main(options)` as a lab: parses the command line, cleans up, and exits with the status of the lab. With `build_folder` the
+    argument is the folder of the build, which has the program."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("orrery", metavar="BUILD_FOLDER" if build_folder else "ORRERY", help="folder of the build" if build_folder else "path of the program")
     if add_options:
         add_options(parser)
     options = parser.parse_args()
-    options.orrery = os.path.abspath(options.orrery)
+    options.orrery = os.path.join(os.path.abspath(options.orrery), *(["orrery"] if build_folder else []))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     status = 1
     try:
         main(options)
-        say("all held")
+        log("all checks passed")
         status = 0
     except Skip as why:
         print(f"skipped because {why}", flush=True)
         status = SKIPPED
     except Failed as why:
         print(f"FAILED {why}", flush=True)
-    except Exception:  # noqa: BLE001 - whatever it was, the logs are wanted and the processes must end
+    except Exception:  # noqa: BLE001 - after any failure the logs are printed and the processes end
         traceback.print_exc()
         print("FAILED by the exception above", flush=True)
     finally:
@@ -127,7 +131,7 @@ def run(main, add_options=None):
 
 
 class _Scratch:
-    """One temporary folder a lab, made when first needed and removed at its end."""
+    """The temporary folder of a lab, created at the first use and removed at the end."""
 
     path = None
 
@@ -155,8 +159,8 @@ _given_ports = itertools.count()
 
 
 def free_port():
-    """A port nobody listens on, given out once. It lies below those that the kernel gives to outgoing connections: a server that is
-    killed and started again must find its port free, whatever other labs connect to meanwhile. Each process has a block of its own."""
+    """A free port, returned only once. It is below the range of ephemeral ports, so that a server that is killed and started again finds
+    its port free. Each process has its own block of ports."""
     first, block, blocks = 10240, 32, 700
     for _ in range(block):
         port = first + os.getpid() % blocks * block + next(_given_ports) % block
@@ -169,7 +173,7 @@ def free_port():
 
 
 def clean_environment(**more):
-    """Nothing of the caller's own settings reaches what is tested."""
+    """An environment without the settings of the caller."""
     home = scratch("home")
     return {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": home, "XDG_CONFIG_HOME": os.path.join(home, ".config"),
             "LANG": "C.UTF-8", "no_proxy": "127.0.0.1,localhost", **more}
@@ -201,17 +205,17 @@ class Process:
 
     def wait(self, seconds):
         status = self.child.wait(seconds)
-        self._gone()
+        self._forget()
         return status
 
     def kill(self):
         if self.alive():
             self.child.kill()
         self.child.wait()
-        self._gone()
+        self._forget()
 
     def stop(self, seconds=15):
-        """SIGTERM, and the exit status it ended with."""
+        """Sends SIGTERM and returns the exit status."""
         if self.alive():
             self.child.terminate()
         try:
@@ -219,12 +223,12 @@ class Process:
         except subprocess.TimeoutExpired:
             raise Failed(f"{self.name} did not stop within {seconds} s of SIGTERM") from None
 
-    def _gone(self):
+    def _forget(self):
         if self in Process.running:
             Process.running.remove(self)
 
     def log_text(self):
-        """What it has written since it was started."""
+        """The log since the start of the process."""
         with open(self.log, "rb") as file:
             file.seek(self.log_start)
             return file.read().decode(errors="replace")
@@ -236,11 +240,11 @@ class Process:
 
 
 class Server:
-    """`orrery server` on a port and in a folder of its own, which stay the same when it is started again."""
+    """`orrery server` with its own port and folder, which stay the same over restarts."""
 
     admin_password = "first-login-of-the-lab"
 
-    def __init__(self, orrery, name="server", folder=None, store_url=None, arguments=(), environment=None, admin_password=None):
+    def __init__(self, orrery, name="server", folder=None, store_url=None, arguments=(), environment=None, admin_password=None, outbound_allow=LOOPBACK):
         self.orrery, self.name = orrery, name
         self.folder = folder or scratch(f"data-{name}")
         self.port = free_port()
@@ -249,9 +253,10 @@ class Server:
             self.admin_password = admin_password
         self.password_file = write_file(os.path.join(scratch(), f"{name}.password"), self.admin_password + "\n")
         self.store_url, self.arguments, self.environment = store_url, list(arguments), environment
+        self.outbound_allow = list(outbound_allow)  # the targets of checks and tasks in labs are on loopback
         self.log = os.path.join(scratch("logs"), f"{name}.log")
         self.process = None
-        self.ssl = None  # a context for clients, where the server speaks TLS
+        self.ssl = None  # a context for clients, where the server uses TLS
         self._token, self._login = None, threading.Lock()
 
     def command(self):
@@ -259,15 +264,19 @@ class Server:
                 "--identity-admin-password-file", self.password_file, "--log-format", "logfmt", "--server-name", self.name]
         if self.store_url:
             line += ["--store-url", self.store_url]
+            if self.store_url.startswith("etcd://") and not self.store_url.startswith("etcd://127."):
+                line.append("--store-etcd-allow-plaintext")
+        if self.outbound_allow:
+            line += ["--net-outbound-allow", ",".join(self.outbound_allow)]
         return line + self.arguments
 
     def spawn(self):
-        """Starts it without waiting."""
+        """Starts the server without waiting."""
         self.process = Process(self.name, self.command(), self.environment, self.log)
         return self
 
     def start(self, seconds=20):
-        """Starts it, waits until it is ready and returns how long that took."""
+        """Starts the server, waits until it is ready and returns how long that took."""
         begin = time.monotonic()
         self.spawn()
         self.wait_ready(seconds)
@@ -288,7 +297,7 @@ class Server:
             time.sleep(0.005)
 
     def probe(self, path, seconds=5):
-        """(status, text) of a GET without login, on a connection of its own."""
+        """(status, text) of a GET without login, on a new connection."""
         connection = self.connect(seconds)
         with contextlib.closing(connection):
             connection.request("GET", path)
@@ -312,17 +321,17 @@ class Server:
     def log_text(self):
         return self.process.log_text()
 
-    def complaints(self):
-        """Log lines of level error since its last start."""
+    def error_lines(self):
+        """Log lines of level error since the last start."""
         return [line for line in self.log_text().splitlines() if " level=error " in line]
 
-    def last_words(self):
-        """What it said when it refused to start."""
-        return (self.complaints() or self.log_text().strip().splitlines() or [""])[-1].partition("message=")[2][:400]
+    def start_error(self):
+        """The message of a server that refused to start."""
+        return (self.error_lines() or self.log_text().strip().splitlines() or [""])[-1].partition("message=")[2][:400]
 
     def token(self):
-        """The administrator's, got by a login the first time."""
-        with self._login:  # many at once would look like somebody who tries passwords
+        """The administrator's token, from a login at the first call."""
+        with self._login:  # many concurrent logins would be taken for password guesses
             if not self._token:
                 self._token = self.api(token=None).post("/v1/login", {"user": "admin", "password": self.admin_password})["token"]
         return self._token
@@ -331,7 +340,7 @@ class Server:
         return Api(self, self.token() if token == "admin" else token, seconds)
 
     def metrics(self):
-        """{name: value} of those without labels."""
+        """{name: value} of metrics without labels."""
         status, text = self.probe("/metrics")
         if status != 200:
             raise Failed(f"/metrics answered {status}")
@@ -339,7 +348,7 @@ class Server:
 
 
 class Api:
-    """A keep-alive connection that speaks JSON. Not shared between threads. Answers that are no success are raised as Problem."""
+    """A keep-alive connection with JSON bodies, for one thread. Answers that are not a success are raised as Problem."""
 
     def __init__(self, server, token=None, seconds=30):
         self.server, self.bearer, self.seconds = server, token, seconds
@@ -398,7 +407,7 @@ class Api:
         return self.request("DELETE", path, headers=headers)
 
     def refused(self, what, status, method, path, body=None, headers=None):
-        """Checks that it is refused with this status, and returns the Problem."""
+        """Checks that the request is refused with this status, and returns the Problem."""
         try:
             document = self.request(method, path, body, headers)
         except Problem as problem:
@@ -407,7 +416,7 @@ class Api:
         raise Failed(f"{what}: expected {status}, got {self.status} {json.dumps(document)[:300]}")
 
     def all(self, plural, query="", page=5000):
-        """All items of a list, over its pages."""
+        """All items of a list, from all its pages."""
         after, extra = "", f"&{query}" if query else ""
         while True:
             part = self.get(f"/v1/{plural}?limit={page}{extra}{after}")
@@ -418,7 +427,7 @@ class Api:
 
 
 class Stream:
-    """A server-sent event stream. Iterating gives (event, id, data); heart-beats are counted."""
+    """A stream of server-sent events. Iterating yields (event, id, data); heartbeats are counted."""
 
     def __init__(self, server, path, token="admin", seconds=30, headers=None):
         self.connection = server.connect(seconds)
@@ -462,7 +471,7 @@ class Stream:
 
 
 class Etcd:
-    """One or more etcd members on loopback, or at another address of this machine. Members keep their ports and data over kill and start."""
+    """One or more etcd members on loopback, or on another address of this host. Members keep their ports and data over kill and start."""
 
     def __init__(self, members=1, host="127.0.0.1"):
         self.path, self.host = program("etcd", "etcd-server"), host
@@ -524,7 +533,7 @@ class Ran:
 
 
 class Cli:
-    """The command line as a user runs it, with a home of its own."""
+    """The command line as a user runs it, with its own home folder."""
 
     def __init__(self, orrery, server=None, **environment):
         self.orrery, self.environment = orrery, clean_environment(**environment)
@@ -547,8 +556,38 @@ class Cli:
         return self
 
 
+def at_terminal(arguments, environment, answers, seconds=30):
+    """Runs a program on a pty and types each answer when its prompt appears: (exit status, what was on the screen)."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execve(arguments[0], arguments, environment)
+    screen, left, end = "", list(answers), time.monotonic() + seconds
+    seen = 0
+    while time.monotonic() < end:
+        ready, _, _ = select.select([terminal], [], [], 0.2)
+        if ready:
+            try:
+                data = os.read(terminal, 4096)
+            except OSError:  # the program has ended
+                break
+            if not data:
+                break
+            screen += data.decode(errors="replace")
+        if left and left[0][0] in screen[seen:]:
+            seen = len(screen)
+            os.write(terminal, (left.pop(0)[1] + "\n").encode())
+    else:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        raise Failed(f"{arguments} did not end within {seconds} s; on the screen: {screen!r}")
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if left:
+        raise Failed(f"{arguments} did not print the prompt {left[0][0]!r}; it ended with {status}; on the screen: {screen!r}")
+    return status, screen
+
+
 class Web:
-    """Answers HTTP at an address of its own, with a status that can be changed or asked for; remembers when it answered what."""
+    """Answers HTTP on its own address, with a status that is a value or a function; records the time and status of each answer."""
 
     def __init__(self, address, port=8088):
         self.status, self.answered, self.clients = 200, [], set()

@@ -1,4 +1,4 @@
-"""What the suites with a real DNS service at the other end share: a path of publication by hand, a way in between that can fail, and questions.
+"""Shared code of the suites with a real DNS service: a publication target that the test drives, a relay that can fail, and queries.
 
     path = Path(build, {"publisher": "powerdns", ...});  path.desire("www", a=["192.0.2.1"]);  path.wait("www", "IN_SYNC")
 """
@@ -23,10 +23,10 @@ def holds(what, condition, seen=""):
     global passed, failed
     if condition:
         passed += 1
-        lab.say(f"ok    {what}")
+        lab.log(f"ok    {what}")
     else:
         failed += 1
-        lab.say(f"FAILED {what}: {seen}")
+        lab.log(f"FAILED {what}: {seen}")
     return condition
 
 
@@ -38,7 +38,7 @@ class Path:
     """publish_driver with its settings: one publisher, one zone."""
 
     def __init__(self, build, settings, name="path"):
-        self.settings = {"zone": ZONE, "owner": "site-1", "look_every": "2s", "call_timeout": "2s", "longest_backoff": "2s", **settings}
+        self.settings = {"zone": ZONE, "owner": "site-1", "poll_interval": "2s", "call_timeout": "2s", "max_backoff": "2s", **settings}
         self.name, self.build = name, build
         self.start()
 
@@ -63,12 +63,12 @@ class Path:
             else:
                 self.lines.put(document)
 
-    def say(self, **line):
+    def log(self, **line):
         self.child.stdin.write(json.dumps(line) + "\n")
         self.child.stdin.flush()
 
     def desire(self, name, **what):
-        self.say(desire=full(name), **what)
+        self.log(desire=full(name), **what)
         return time.monotonic()
 
     def status(self, name):
@@ -78,14 +78,14 @@ class Path:
         """The status once it is `state`, with `why` in its reason, newer than `since` and of that desire."""
         def there():
             status = self.status(name)
-            return status if (status.get("state") == state and why in status.get("why", "") and status.get("at", 0) >= since and desired in status.get("desired", "")) else None
+            return status if (status.get("state") == state and why in status.get("message", "") and status.get("at", 0) >= since and desired in status.get("desired", "")) else None
         try:
             return lab.wait_until(f"{name} is {state} {why}", there, seconds)
         except lab.Failed:
             return {}
 
     def counts(self):
-        self.say(counts=True)
+        self.log(counts=True)
         while True:
             document = self.lines.get(timeout=10)
             if "counts" in document:
@@ -108,7 +108,7 @@ class Path:
 
 
 class Between:
-    """A TCP way to a server of loopback that can be made to hang, to refuse, or to answer 500 for it."""
+    """A TCP relay to a server on loopback that can hang, refuse connections, or answer 500."""
 
     def __init__(self, port):
         self.to, self._mode, self.connections = port, "pass", set()
@@ -122,7 +122,7 @@ class Between:
 
     @mode.setter
     def mode(self, mode):
-        """Connections that were made before end: who kept one open would not notice the change."""
+        """Closes earlier connections, because a client on an open connection would not notice the change."""
         self._mode = mode
         for connection in list(self.connections):
             with contextlib.suppress(OSError):
@@ -167,7 +167,7 @@ class Between:
 
 
 class Powerdns:
-    """pdns_server with its API; also as a secondary, for who sends it zones."""
+    """pdns_server with its API; also as a secondary."""
 
     key = "the-key-of-the-lab"
 
@@ -205,7 +205,7 @@ negquery-cache-ttl=0
     def make_zone(self):
         status = self.call("POST", "/zones", {"name": ZONE, "kind": "Native", "nameservers": ["ns1.gslb.test."]})[0]
         if status != 201:
-            raise lab.Failed(f"PowerDNS does not make the zone: {status}")
+            raise lab.Failed(f"PowerDNS does not create the zone: {status}")
 
     def start(self):
         self.process = lab.Process(self.name, [self.program, f"--config-dir={self.folder}"])
@@ -229,55 +229,55 @@ negquery-cache-ttl=0
         rrset = {"name": full(name), "type": kind, "ttl": ttl, "changetype": "REPLACE", "records": [{"content": one, "disabled": False} for one in addresses]}
         status = self.call("PATCH", f"/zones/{ZONE}", {"rrsets": [rrset]})[0]
         if status != 204:
-            raise lab.Failed(f"PowerDNS does not take a change by hand: {status}")
+            raise lab.Failed(f"PowerDNS refuses a manual change: {status}")
 
     def serial(self):
         return self.call("GET", f"/zones/{ZONE}?rrsets=false")[1]["serial"]
 
 
 def dig(port, name, kind="A", server="127.0.0.1"):
-    """What a name server answers, sorted; None where it does not."""
+    """The answers of a name server, sorted; None without a response."""
     done = subprocess.run(["dig", "+short", "+time=1", "+tries=2", "-p", str(port), f"@{server}", full(name), kind], capture_output=True, text=True, env=lab.clean_environment())
     return sorted(done.stdout.split()) if done.returncode == 0 else None
 
 
 def troubles(path, name, edge, answers, addresses, killed=None):
-    """What must hold for every publisher when its edge is in trouble: names keep their last good answer, the status says why, and the newest decision arrives when
-    it is over. `answers()` asks the name server; `killed` = (kill, start) of the service."""
+    """Checks for every publisher while its DNS service fails: names keep their last good answer, the status gives the reason, and the newest decision arrives after
+    the failure. `answers()` queries the name server; `killed` = (kill, start) of the service."""
     first, last = addresses
     for mode, words in (("500", "500"), ("hang", ""), ("garbage", "")):
         edge.mode = mode
         since = path.desire(name, a=[last])
         status = path.wait(name, "ERROR", 20, words, since)
-        holds(f"{mode}: the status is ERROR and says why", "the last answer stands" in status.get("why", ""), path.status(name))
+        holds(f"{mode}: the status is ERROR and gives the reason", "the last answer stays" in status.get("message", ""), path.status(name))
         holds(f"{mode}: the name keeps its last good answer", answers() == [first], answers())
         path.desire(name, a=["192.0.2.250"])
         path.desire(name, a=[last])
         edge.mode = "pass"
         status = path.wait(name, "IN_SYNC", 30, since=since)
-        holds(f"{mode}: when it is over the newest decision is published ({status.get('seconds', 0):.1f} s after it was made)", answers() == [last] and status, path.status(name))
+        holds(f"{mode}: after the failure the newest decision is published ({status.get('seconds', 0):.1f} s after it was made)", answers() == [last] and status, path.status(name))
         first, last = last, first
     if killed:
         kill, start = killed
         kill()
         since = path.desire(name, a=[last])
         status = path.wait(name, "ERROR", 20, since=since)
-        holds("killed: the status is ERROR and says why", "the last answer stands" in status.get("why", ""), path.status(name))
+        holds("killed: the status is ERROR and gives the reason", "the last answer stays" in status.get("message", ""), path.status(name))
         start()
         status = path.wait(name, "IN_SYNC", 40, since=since)
-        holds("killed: it is published when the service is back", answers() == [last] and status, path.status(name))
+        holds("killed: the answer is published when the service is back", answers() == [last] and status, path.status(name))
         first, last = last, first
     return first
 
 
 def finish(main, secrets=()):
-    """Runs a suite, ends what it started and says how many held."""
+    """Runs a suite, ends what it started and reports how many held."""
     global failed
     try:
         main()
     except (lab.Failed, lab.Skip, lab.Problem, OSError, subprocess.SubprocessError) as why:
         failed += 1
-        lab.say(f"FAILED {why}")
+        lab.log(f"FAILED {why}")
         for process in list(lab.Process.running):
             print(f"--- the end of {process.name}'s log\n{process.log_text()[-3000:]}", flush=True)
     finally:

@@ -9,16 +9,16 @@
 namespace orrery::drivers {
 
 struct AnsibleOptions {
-    std::filesystem::path content; ///< playbooks and roles lie below this folder of the server
-    std::filesystem::path plugins; ///< the folder of our callback plugin: share/ansible/callback
-    std::filesystem::path runs;    ///< private folders of runs are made here; best on a file system in memory
+    std::filesystem::path content; ///< folder of playbooks and roles on the server
+    std::filesystem::path runs;    ///< parent of the private folders of runs; best on a file system in memory
     std::string program = "ansible-playbook";
-    Duration patience = std::chrono::minutes(10);
+    Duration retry_budget = std::chrono::minutes(10); ///< how long an attempt that cannot be reached is retried
 };
 
-/// `run: {ansible: {playbook: site.yml}}`: existing playbooks and roles on one machine, or on many together. Runs at the server,
-/// detached, as an attempt that outlives it (`local` is made on a LocalRunner). Keys, variables and secrets are files of mode 0600
-/// in a private folder that goes when the run ends, never arguments. What the statistics say decides. Loop thread only.
+/// The executor of `run: {ansible: {playbook: site.yml}}`: runs existing playbooks and roles on one node or on several nodes
+/// together. ansible-playbook runs on the server, detached, as an attempt that survives a restart of the server; `local` is based
+/// on a LocalRunner. Keys, variables and secrets are files of mode 0600 in a private folder, never arguments; the folder is removed
+/// when the run ends. Loop thread only.
 std::unique_ptr<jobs::Executor> ansible_executor(RemoteAttempts& local, Logins& logins, net::Ssh& ssh, Pool& pool,
                                                  AnsibleOptions options);
 

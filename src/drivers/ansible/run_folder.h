@@ -12,7 +12,7 @@
 
 namespace orrery::drivers {
 
-/// A machine of a run.
+/// A node of a run, with its login.
 struct AnsibleHost {
     std::string name;
     net::SshTarget target;
@@ -22,14 +22,15 @@ struct AnsibleHost {
 
 struct AnsibleRun {
     std::vector<AnsibleHost> hosts;
-    boost::json::object variables; ///< secrets are in the clear
-    std::string vault_password;    ///< or empty
+    boost::json::object variables;                  ///< secrets in the clear; texts are data and never templates
+    std::map<std::string, std::string> environment; ///< of the programs that plays run on nodes
+    std::string vault_password;                     ///< may be empty
     int forks = 5;
-    std::filesystem::path content, plugins;
+    std::filesystem::path content;
 };
 
-/// Everything a run needs beside its playbook, as files that only we can read: inventory, keys, known hosts, variables, settings.
-/// Blocks.
+/// Writes the files that a run needs besides its playbook: inventory, keys, known hosts, variables, environment, settings and the
+/// callback plugin. Only the server's user can read them. An existing folder is replaced. Blocks: pool threads only.
 Result<Unit> write_run_folder(const std::filesystem::path& folder, const AnsibleRun& run);
 
 } // namespace orrery::drivers

@@ -1,4 +1,4 @@
-#include "core/testing.h"
+#include "core/test_fixture.h"
 #include "core/text.h"
 #include "drivers/ansible/run_folder.h"
 
@@ -39,12 +39,11 @@ AnsibleRun a_run() {
     run.variables = {{"password", "canary"}};
     run.vault_password = "vault-canary";
     run.content = "/content";
-    run.plugins = "/plugins";
     return run;
 }
 } // namespace
 
-TEST(AnsibleRunFolder, HoldsAllThatARunNeedsAndNobodyElseMayReadIt) {
+TEST(AnsibleRunFolder, HoldsTheFilesOfARunReadableByTheOwnerOnly) {
     orrery::testing::TemporaryFolder folder;
     const auto path = folder / "runs/private/a1";
     const auto written = write_run_folder(path, a_run());
@@ -66,11 +65,36 @@ TEST(AnsibleRunFolder, HoldsAllThatARunNeedsAndNobodyElseMayReadIt) {
               "192.0.2.1 ssh-ed25519 AAAA comment\n[192.0.2.1]:2222 ssh-ed25519 AAAA comment\n192.0.2.9 ssh-ed25519 BBBB\n");
     EXPECT_EQ(contents(path / "key1"), "KEY-ONE\n");
     EXPECT_EQ(contents(path / "vault"), "vault-canary\n");
+    // The callback plugin comes with the program: no setting and no installed file is needed.
     EXPECT_THAT(contents(path / "ansible.cfg"), HasSubstr("stdout_callback = orrery"));
+    EXPECT_THAT(contents(path / "ansible.cfg"), HasSubstr("callback_plugins = " + (path / "callback").string() + "\n"));
+    EXPECT_THAT(contents(path / "callback/orrery.py"), HasSubstr("class CallbackModule"));
     EXPECT_THAT(contents(path / "ansible.cfg") + contents(path / "inventory.json"), Not(HasSubstr("canary")));
 }
 
-TEST(AnsibleRunFolder, IsMadeAnewWhereOneWasLeft) {
+TEST(AnsibleRunFolder, ATemplateInALoginIsRefused) {
+    orrery::testing::TemporaryFolder folder;
+    const auto refusal = [&](const AnsibleRun& run) {
+        const auto written = write_run_folder(folder / "runs/private/a1", run);
+        return written.ok() ? std::string("(written)") : written.error().message;
+    };
+    auto run = a_run();
+    run.hosts[0].target.host = "fe80::1%{{ lookup('pipe', 'id') }}";
+    EXPECT_EQ(refusal(run), "the address of web-1 is neither an IP address nor a host name");
+    run = a_run();
+    run.hosts[0].target.user = "{{ lookup('pipe', 'id') }}";
+    EXPECT_EQ(refusal(run), "the user of web-1 is not the name of an account");
+    run = a_run();
+    auto jump = *run.hosts[1].target.jump;
+    jump.host = "{{ 7 * 7 }}";
+    run.hosts[1].target.jump = std::make_shared<const net::SshTarget>(jump);
+    EXPECT_EQ(refusal(run), "the address of a jump host is neither an IP address nor a host name");
+    run = a_run();
+    run.hosts[0].target.host = "fe80::1%eth0";
+    EXPECT_EQ(refusal(run), "(written)");
+}
+
+TEST(AnsibleRunFolder, ReplacesAnExistingFolder) {
     orrery::testing::TemporaryFolder folder;
     const auto path = folder / "a1";
     std::filesystem::create_directories(path);

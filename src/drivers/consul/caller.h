@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/text.h"
+#include "core/truncate.h"
 #include "drivers/consul/consul.h"
 
 #include <fmt/format.h>
@@ -8,7 +9,7 @@
 #include <charconv>
 #include <string>
 
-/// What both sides of this driver need to speak to Consul. Nobody else includes it.
+/// Requests to Consul, shared by ConsulMembership and ConsulMirror. Private to this folder.
 namespace orrery::drivers {
 
 struct Caller {
@@ -29,18 +30,18 @@ struct Caller {
     }
 };
 
-/// Whether an answer says how things are: it does not when Consul refused, has no leader, or left out what the token may not see.
-/// `unavailable` with the reason then.
-inline Result<Unit> as_evidence(const net::ClientResponse& answer, const ConsulOptions& options) {
+/// Checks that an answer is evidence. It is not where Consul refused, has no leader, or left out entries that the token must not
+/// see; then `unavailable` with the reason.
+inline Result<Unit> check_evidence(const net::ClientResponse& answer, const ConsulOptions& options) {
     if (answer.status != 200)
-        return Error{Code::unavailable, fmt::format("Consul answered {}: {}", answer.status, answer.body.substr(0, 200)),
-                     answer.status == 403 ? "give the token the right to read all nodes and services" : ""};
+        return Error{Code::unavailable, fmt::format("Consul answered {}: {}", answer.status, truncate(answer.body, 200)),
+                     answer.status == 403 ? "give the token read access to all nodes and services" : ""};
     if (answer.headers.get("X-Consul-Results-Filtered-By-ACLs") == "true")
-        return Error{Code::unavailable, "Consul left something out that the token may not see",
-                     "give the token the right to read all nodes and services"};
-    // To those without a token it does not even say that it left something out.
+        return Error{Code::unavailable, "Consul left out entries that the token must not see",
+                     "give the token read access to all nodes and services"};
+    // Consul does not report to a client without a token that entries were left out.
     if (options.token.empty() && answer.headers.get("X-Consul-Default-ACL-Policy") == "deny")
-        return Error{Code::unavailable, "Consul denies by default, and does not say what it leaves out without a token",
+        return Error{Code::unavailable, "Consul denies by default, and hides entries from clients without a token",
                      "set catalog.consul.token_file"};
     if (answer.headers.get("X-Consul-KnownLeader") == "false") return Error{Code::unavailable, "Consul has no leader"};
     return Unit{};

@@ -13,22 +13,23 @@ namespace orrery::drivers {
 
 struct ConsulOptions {
     std::string url;                                  ///< "http://127.0.0.1:8500"
-    std::string token;                                ///< empty: none
-    std::string datacenter;                           ///< empty: that of the agent asked
+    bool allow_plaintext = false;                     ///< allow http:// beyond loopback
+    std::string token;                                ///< may be empty
+    std::string datacenter;                           ///< empty: the datacenter of the agent
     Duration wait = std::chrono::minutes(1);          ///< of a blocking query
-    Duration grace = std::chrono::seconds(10);        ///< an answer that is later than that by so much will not come
-    Duration forget_after = std::chrono::minutes(15); ///< a service nobody asks about is no longer followed
-    Duration first_backoff = std::chrono::seconds(1); ///< after a failure; doubles
-    Duration longest_backoff = std::chrono::seconds(30);
-    Duration look_at_all_every = std::chrono::minutes(1); ///< what the mirror wrote is compared with what is there
+    Duration grace = std::chrono::seconds(10);        ///< time after `wait` at which a blocking query counts as failed
+    Duration forget_after = std::chrono::minutes(15); ///< a service without requests for this long is no longer followed
+    Duration first_backoff = std::chrono::seconds(1); ///< after a failure; doubles with each failure
+    Duration max_backoff = std::chrono::seconds(30);
+    Duration resync_interval = std::chrono::minutes(1); ///< how often the mirror compares its registrations with Consul's
 };
 
-/// A real Consul as the catalog, read by blocking queries. A service is followed from the first question about it. Whenever Consul
-/// does not answer, has no leader, or leaves something out because the token may not see it, there is no evidence, and `members` is
-/// `unavailable`; it is never taken for an empty service. Loop thread only.
+/// Membership from a real Consul, read with blocking queries. A service is followed from the first request for it. Where Consul
+/// does not answer, has no leader, or hides entries from the token, there is no evidence: `members` is `unavailable`, and never an
+/// empty service. Loop thread only.
 class ConsulMembership final : public catalog::Membership {
 public:
-    /// `invalid` for a URL that is none.
+    /// Returns `invalid` where the URL is not valid.
     static Result<std::unique_ptr<ConsulMembership>> make(asio::any_io_executor executor, net::HttpClient& client, Clock& clock,
                                                           ConsulOptions options);
     ~ConsulMembership() override;
@@ -37,7 +38,7 @@ public:
     std::shared_ptr<void> subscribe(std::function<void(const std::string& service)> changed) override;
     std::shared_ptr<void> follow(std::string_view service) override;
 
-    /// Follows until it is cancelled.
+    /// Follows services until it is cancelled.
     asio::awaitable<void> run(Context ctx);
 
 private:
@@ -46,10 +47,10 @@ private:
     std::shared_ptr<State> state_;
 };
 
-/// Writes our instances into a real Consul through /v1/catalog/register, as it is meant for hosts without an agent: the node, the
-/// service, and what our checks say of both. Hosts that have an agent are left to it. What is no longer ours is taken out, also
-/// after a restart: what we wrote carries a mark. What Consul has lost is written again. An answer that is no evidence takes
-/// nothing out. Only while this server leads.
+/// Registers our instances in a real Consul through /v1/catalog/register, Consul's API for nodes without an agent: node, service
+/// and check results. Nodes with an agent are left to their agent. Registrations carry a mark, so that obsolete ones are found and
+/// removed, also after a restart. Registrations that Consul lost are written again. An answer that is no evidence removes nothing.
+/// Works only while this server is the leader.
 class ConsulMirror {
 public:
     ConsulMirror(store::Store& store, net::HttpClient& client, const catalog::Catalog& catalog, store::Leadership& leadership,
@@ -62,7 +63,8 @@ private:
     std::shared_ptr<State> state_;
 };
 
-/// One answer of /v1/health/service/:name as members; `invalid` for what is none. Public for the fuzzer.
-Result<catalog::Members> read_health(std::string_view body);
+/// Reads an answer of /v1/health/service/:name. Returns `invalid` where the body is not such an answer. An instance whose node name
+/// or address is not valid is not a member; `log` (may be null) records it. Public for the fuzzer.
+Result<catalog::Members> read_health(std::string_view body, catalog::InvalidMemberLog* log = nullptr);
 
 } // namespace orrery::drivers

@@ -1,4 +1,4 @@
-#include "core/testing.h"
+#include "core/test_fixture.h"
 #include "drivers/consul/consul.h"
 #include "net/http_server.h"
 
@@ -23,7 +23,7 @@ std::string instance(std::string_view node, std::string_view status, std::string
         node, status, tags);
 }
 
-/// A Consul that says what a test wants, and blocks as the real one does.
+/// A Consul whose answers the test sets, and which blocks like the real one.
 struct FakeConsul {
     explicit FakeConsul(asio::any_io_executor executor)
         : changed(executor),
@@ -63,22 +63,22 @@ struct Bench {
         ConsulOptions options;
         options.url = fmt::format("http://127.0.0.1:{}/", fake.server.port());
         options.token = "t0ken";
-        options.first_backoff = options.longest_backoff = 20ms;
+        options.first_backoff = options.max_backoff = 20ms;
         membership = std::move(*ConsulMembership::make(executor, client, real_clock(), options));
         group.spawn(membership->run(Context::make("test")));
-        handle = membership->subscribe([this](const std::string& service) { told.push_back(service); });
+        handle = membership->subscribe([this](const std::string& service) { notified.push_back(service); });
     }
     /// Waits for a real answer, briefly.
     asio::awaitable<std::string> until(std::string expected) {
         std::string seen;
         for (int i = 0; i < 1000; ++i) {
-            seen = words();
+            seen = summary();
             if (seen == expected || (expected == "none" && seen.starts_with("unavailable"))) co_return expected;
             std::ignore = co_await real_clock().sleep(2ms);
         }
         co_return seen;
     }
-    std::string words(std::string_view tag = "") const {
+    std::string summary(std::string_view tag = "") const {
         const auto members = membership->members("web", tag);
         if (!members.ok()) return members.error().text();
         std::string out;
@@ -94,28 +94,28 @@ struct Bench {
     net::HttpClient client;
     TaskGroup group;
     std::unique_ptr<ConsulMembership> membership;
-    std::vector<std::string> told;
+    std::vector<std::string> notified;
     std::shared_ptr<void> handle;
 };
 
 } // namespace
 
-CO_TEST(ConsulMembership, FollowsByBlockingQueries) {
+CO_TEST(ConsulMembership, FollowsChangesByBlockingQueries) {
     Bench bench(loop.get_executor());
-    EXPECT_THAT(bench.words(), HasSubstr("unavailable: Consul has not been asked yet"));
+    EXPECT_THAT(bench.summary(), HasSubstr("unavailable: Consul has not answered yet"));
     auto seen = co_await bench.until("");
-    EXPECT_EQ(seen, ""); // nobody is there, and that is an answer
+    EXPECT_EQ(seen, ""); // the service is empty, and that is evidence
     EXPECT_EQ(bench.fake.token, "t0ken");
     bench.fake.set(fmt::format("[{},{}]", instance("b", "passing", R"(["real"])"), instance("a", "warning")));
     seen = co_await bench.until("a=usable b=passing ");
     EXPECT_EQ(seen, "a=usable b=passing ");
-    EXPECT_EQ(bench.words("real"), "b=passing ");
+    EXPECT_EQ(bench.summary("real"), "b=passing ");
     bench.fake.set(fmt::format("[{}]", instance("b", "critical")));
     seen = co_await bench.until("b=registered ");
     EXPECT_EQ(seen, "b=registered ");
     EXPECT_THAT(bench.membership->members("web", "")->all[0].why, HasSubstr("\"up\" is critical: words"));
     EXPECT_LT(bench.fake.asked, 10);
-    EXPECT_THAT(bench.told, ::testing::Each("web"));
+    EXPECT_THAT(bench.notified, ::testing::Each("web"));
     co_await bench.stop();
 }
 
@@ -154,7 +154,24 @@ CO_TEST(ConsulMembership, NoAnswerIsNeverAnEmptyService) {
     co_await bench.stop();
 }
 
-TEST(ReadHealth, RefusesWhatIsNoList) {
+TEST(ReadHealth, LeavesOutInstancesWithoutAValidNodeNameOrAddress) {
+    const auto at = [](std::string_view node, std::string_view address) {
+        return fmt::format(
+            R"({{"Node":{{"Node":"{}","Address":"10.0.0.1"}},"Service":{{"ID":"i","Service":"web","Address":"{}"}}}})", node,
+            address);
+    };
+    catalog::InvalidMemberLog log;
+    const auto read =
+        read_health("[" + at("good", "10.0.0.2") + "," + at("x-${secret.a.b}", "10.0.0.3") + "," + at("n2", "a b") + "]", &log);
+    ASSERT_TRUE(read.ok());
+    ASSERT_EQ(read->all.size(), 1u);
+    EXPECT_EQ(read->all.front().node, "good");
+    EXPECT_EQ(read->invalid_count, 2u);
+    EXPECT_THAT(read->invalid_text(),
+                HasSubstr("2 instances are not members: its node name \"x-${secret.a.b}\" is not a valid host name"));
+}
+
+TEST(ReadHealth, RefusesAnswersThatAreNotLists) {
     for (const auto* bad : {"", "{}", "[1]", "[{}]", R"([{"Node":{"Node":"a"},"Service":{}}])",
                             R"([{"Node":{"Node":"a"},"Service":{"ID":"x"},"Checks":[7]}])"})
         EXPECT_FALSE(read_health(bad).ok()) << bad;

@@ -1,9 +1,9 @@
-#include "catalog/json_read.h"
-#include "core/testing.h"
+#include "core/json_fields.h"
+#include "core/test_fixture.h"
 #include "core/text.h"
 #include "drivers/consul/consul.h"
 #include "net/http_server.h"
-#include "resource/testing.h"
+#include "resource/resource_fixture.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -16,8 +16,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-using catalog::object_at;
-using catalog::text_at;
 using resource::testing::an_object;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -128,9 +126,9 @@ struct FakeCatalog {
 struct MirrorSite {
     explicit MirrorSite(asio::any_io_executor executor,
                         std::shared_ptr<store::MemoryStore::Shared> shared = std::make_shared<store::MemoryStore::Shared>())
-        : house(executor, std::move(shared), kinds()),
-          catalog(house.store),
-          leadership(executor, house.store, {.server = "me", .clock = &real_clock()}),
+        : base(executor, std::move(shared), kinds()),
+          catalog(base.store),
+          leadership(executor, base.store, {.server = "me", .clock = &real_clock()}),
           client(executor, {}),
           group(executor) {}
     static std::vector<resource::Kind> kinds() {
@@ -143,28 +141,34 @@ struct MirrorSite {
     void start(FakeCatalog& fake) {
         ConsulOptions options;
         options.url = fmt::format("http://127.0.0.1:{}", fake.server.port());
-        options.first_backoff = options.longest_backoff = options.look_at_all_every = 10ms;
-        mirror = std::make_unique<ConsulMirror>(house.store, client, catalog, leadership, real_clock(), options);
+        options.first_backoff = options.max_backoff = options.resync_interval = 10ms;
+        mirror = std::make_unique<ConsulMirror>(base.store, client, catalog, leadership, real_clock(), options);
         group.spawn(leadership.run(mirror_tester));
         group.spawn(mirror->run(mirror_tester));
     }
     Task<resource::Outcome> create(std::string_view kind, std::string name, json::object spec) {
-        const auto& of = house.kind(kind);
-        return house.resources->create(mirror_tester, of, an_object(of.name(), std::move(name), std::move(spec)), {});
+        const auto& of = base.kind(kind);
+        if (of.name() == "Instance") {
+            const auto service = std::string(spec.at("service").as_string());
+            if (!base.resources->exists(base.kind("services"), service)) {
+                CO_TRY(std::ignore, co_await create("services", service, {}));
+            }
+        }
+        co_return co_await base.resources->create(mirror_tester, of, an_object(of.name(), std::move(name), std::move(spec)), {});
     }
     Task<resource::Outcome> replace(std::string_view kind, std::string name, json::object spec) {
-        const auto& of = house.kind(kind);
-        return house.resources->replace(mirror_tester, of, an_object(of.name(), std::move(name), std::move(spec)), {});
+        const auto& of = base.kind(kind);
+        return base.resources->replace(mirror_tester, of, an_object(of.name(), std::move(name), std::move(spec)), {});
     }
     Task<resource::Outcome> remove(std::string_view kind, std::string name) {
-        return house.resources->remove(mirror_tester, house.kind(kind), std::move(name), {});
+        return base.resources->remove(mirror_tester, base.kind(kind), std::move(name), {});
     }
     asio::awaitable<void> stop(FakeCatalog& fake) {
         co_await group.stop();
         co_await client.stop();
         co_await fake.server.stop(0s);
     }
-    resource::testing::House house;
+    resource::testing::ResourceFixture base;
     catalog::Catalog catalog;
     store::Leadership leadership;
     net::HttpClient client;
@@ -177,8 +181,8 @@ asio::awaitable<std::vector<std::string>> until(FakeCatalog& fake, std::vector<s
     for (int i = 0; i < 1000 && fake.shown() != wanted; ++i) std::ignore = co_await real_clock().sleep(2ms);
     co_return fake.shown();
 }
-/// The mirror has looked at everything some more times.
-asio::awaitable<void> some_more_looks(FakeCatalog& fake) {
+/// The mirror has compared everything some more times.
+asio::awaitable<void> some_more_polls(FakeCatalog& fake) {
     for (const int enough = fake.asked + 12; fake.asked < enough;) std::ignore = co_await real_clock().sleep(2ms);
 }
 
@@ -186,7 +190,7 @@ const json::object web_on_n1{{"service", "web"}, {"node", "n1"}, {"port", 80}};
 
 } // namespace
 
-CO_TEST(ConsulMirror, WritesWhatIsThereAndFollows) {
+CO_TEST(ConsulMirror, RegistersInstancesAndFollowsChanges) {
     FakeCatalog fake(loop.get_executor());
     MirrorSite site(loop.get_executor());
     site.start(fake);
@@ -218,7 +222,7 @@ CO_TEST(ConsulMirror, WritesWhatIsThereAndFollows) {
     co_await site.stop(fake);
 }
 
-CO_TEST(ConsulMirror, TakesOutOnlyWhatItWroteAndOnlyOnEvidence) {
+CO_TEST(ConsulMirror, RemovesOnlyItsOwnRegistrationsAndOnlyOnEvidence) {
     FakeCatalog fake(loop.get_executor());
     const auto registered = [](std::string_view id, std::string_view mark) {
         return boost::json::object{{"ID", id}, {"Service", id}, {"Meta", boost::json::object{{"orrery-instance", mark}}}};
@@ -234,19 +238,19 @@ CO_TEST(ConsulMirror, TakesOutOnlyWhatItWroteAndOnlyOnEvidence) {
     site.start(fake);
     CO_ASSERT_OK(co_await site.create("nodes", "n3", {{"address", "192.0.2.3"}}));
     CO_ASSERT_OK(co_await site.create("instances", "api-1", {{"service", "api"}, {"node", "n3"}, {"port", 1}}));
-    co_await some_more_looks(fake);
+    co_await some_more_polls(fake);
     const std::vector<std::string> before{"n1/gone", "n2/theirs", "n3/web serfHealth=passing"};
     EXPECT_EQ(fake.shown(), before) << "an answer with something left out was believed";
     fake.filtered = false;
     const std::vector<std::string> after{"n2/theirs", "n3/web serfHealth=passing"}; // an agent's node is the agent's
     auto seen = co_await until(fake, after);
     EXPECT_EQ(seen, after);
-    co_await some_more_looks(fake);
+    co_await some_more_polls(fake);
     EXPECT_EQ(fake.shown(), after);
     co_await site.stop(fake);
 }
 
-CO_TEST(ConsulMirror, CatchesUpWithWhatConsulMissedOrLost) {
+CO_TEST(ConsulMirror, WritesAgainWhatConsulMissedOrLost) {
     FakeCatalog fake(loop.get_executor());
     MirrorSite site(loop.get_executor());
     site.start(fake);
@@ -257,7 +261,7 @@ CO_TEST(ConsulMirror, CatchesUpWithWhatConsulMissedOrLost) {
     fake.broken = true;
     CO_ASSERT_OK(co_await site.create("instances", "api-1", {{"service", "api"}, {"node", "n1"}, {"port", 1}}));
     CO_ASSERT_OK(co_await site.remove("instances", "web-1"));
-    co_await some_more_looks(fake);
+    co_await some_more_polls(fake);
     EXPECT_THAT(fake.shown(), ElementsAre("n1/web"));
     fake.broken = false;
     seen = co_await until(fake, {"n1/api"});

@@ -1,4 +1,4 @@
-#include "core/testing.h"
+#include "core/test_fixture.h"
 #include "drivers/designate/designate.h"
 #include "drivers/designate/designate_messages.h"
 
@@ -80,11 +80,11 @@ public:
     int last = 0, fail_with = 0, others_between = 0;
 };
 
-Task<gslb::RecordSets> standing(gslb::Publisher& publisher) {
+Task<gslb::RecordSets> records_at(gslb::DnsProvider& publisher) {
     CO_TRY(auto read, co_await publisher.read(Context::background(), "gslb.test.", {www}));
     co_return read.at(0).sets;
 }
-Task<gslb::Accepted> change(gslb::Publisher& publisher, gslb::Change one) {
+Task<gslb::Accepted> change(gslb::DnsProvider& publisher, gslb::Change one) {
     CO_TRY(std::ignore, co_await publisher.read(Context::background(), "gslb.test.", {one.name}));
     CO_TRY(auto done, co_await publisher.publish(Context::background(), "gslb.test.", {std::move(one)}));
     co_return std::move(done.at(0));
@@ -92,22 +92,22 @@ Task<gslb::Accepted> change(gslb::Publisher& publisher, gslb::Change one) {
 
 } // namespace
 
-TEST(DesignateMessages, ReadsWhatStands) {
+TEST(DesignateMessages, ReadsCurrentRecordsets) {
     const auto page = read_designate_recordsets(recorded_page, 3600);
     ASSERT_TRUE(page.ok()) << page.error().text();
     EXPECT_EQ(page->size, 4U);
     EXPECT_EQ(page->last_id, "r3");
-    const auto at_www = designate_standing(www, page->recordsets);
+    const auto at_www = designate_records(www, page->recordsets);
     EXPECT_EQ(gslb::text_of(at_www.sets), "A 192.0.2.1 192.0.2.2 (ttl 5), AAAA 2001:db8::1 (ttl 3600)");
     EXPECT_EQ(at_www.sets[0].mark, "orrery owner=site-1 set=0123456789abcdef");
     EXPECT_EQ(gslb::ownership(at_www.sets[1], "site-1"), gslb::Ownership::anothers);
-    EXPECT_FALSE(at_www.settled);
-    const auto old = designate_standing("old.gslb.test.", page->recordsets);
+    EXPECT_FALSE(at_www.propagated);
+    const auto old = designate_records("old.gslb.test.", page->recordsets);
     EXPECT_TRUE(old.sets.empty()) << "it is being deleted";
-    EXPECT_FALSE(old.settled);
+    EXPECT_FALSE(old.propagated);
 }
 
-TEST(DesignateMessages, WhatIsCutOffOrOtherwiseOddIsNoAnswer) {
+TEST(DesignateMessages, TruncatedOrMalformedAnswersAreUnavailable) {
     for (std::size_t length = 0; length < recorded_page.size(); ++length)
         ASSERT_EQ(read_designate_recordsets(recorded_page.substr(0, length), 60).error().code, Code::unavailable) << length;
     for (const auto* odd : {"null", "[]", "{}", R"({"recordsets": {}})", R"({"zones": 5})"}) {
@@ -119,7 +119,7 @@ TEST(DesignateMessages, WhatIsCutOffOrOtherwiseOddIsNoAnswer) {
         read_designate_recordsets(R"({"recordsets": [5, {"type": "A"}, {"type": "A", "id": "x", "records": [7]}]})", 60).ok());
 }
 
-TEST(DesignateMessages, RefusalsSayWhatDesignateSays) {
+TEST(DesignateMessages, RefusalsHaveTheMessageOfDesignate) {
     const auto invalid = designate_refusal(
         400,
         R"({"code": 400, "type": "invalid_object", "errors": {"errors": [{"path": ["records", 0], "message": "'x' is not a 'ipv4'"}]}})");
@@ -136,33 +136,33 @@ TEST(DesignateMessages, DescriptionsFit) {
     EXPECT_FALSE(body.contains("name") || body.contains("type")) << "a PUT with these is refused";
 }
 
-CO_TEST(Designate, WhatIsWrittenIsReadBack) {
+CO_TEST(Designate, WrittenRecordsAreReadBack) {
     auto session = std::make_shared<FakeDesignate>();
     auto publisher = std::move(*designate_publisher(session, {}));
     auto first = co_await change(*publisher, {www, {}, marked(RecordType::a, {"192.0.2.1"}), false, "first"});
     CO_ASSERT_OK(first);
-    EXPECT_FALSE(first->settled);
-    auto stands = co_await standing(*publisher);
+    EXPECT_FALSE(first->propagated);
+    auto stands = co_await records_at(*publisher);
     CO_ASSERT_OK(stands);
     EXPECT_EQ(gslb::ownership(stands->at(0), "site-1"), gslb::Ownership::ours);
     auto both = marked(RecordType::a, {"192.0.2.2"});
     both.push_back(marked(RecordType::aaaa, {"2001:db8::1"})[0]);
     CO_ASSERT_OK(co_await change(*publisher, {www, *stands, both}));
-    stands = co_await standing(*publisher);
+    stands = co_await records_at(*publisher);
     CO_ASSERT_OK(stands);
     EXPECT_EQ(gslb::text_of(*stands), "A 192.0.2.2 (ttl 30), AAAA 2001:db8::1 (ttl 30)");
     // Addresses to an alias: away first, then there.
     session->seen.clear();
     CO_ASSERT_OK(co_await change(*publisher, {www, *stands, marked(RecordType::cname, {"other.test."})}));
     EXPECT_THAT(session->seen, ElementsAre("GET", "DELETE", "DELETE", "POST"));
-    stands = co_await standing(*publisher);
+    stands = co_await records_at(*publisher);
     CO_ASSERT_OK(stands);
     EXPECT_EQ(gslb::text_of(*stands), "CNAME other.test. (ttl 30)");
     CO_ASSERT_OK(co_await change(*publisher, {www, *stands, {}, true}));
     EXPECT_TRUE(session->recordsets.empty());
 }
 
-CO_TEST(Designate, SomebodyElseInBetweenIsNoticed) {
+CO_TEST(Designate, AConcurrentWriteOfAnotherClientIsDetected) {
     auto session = std::make_shared<FakeDesignate>();
     auto publisher = std::move(*designate_publisher(session, {}));
     const auto ours = marked(RecordType::a, {"192.0.2.1"});
@@ -181,7 +181,7 @@ CO_TEST(Designate, SomebodyElseInBetweenIsNoticed) {
     EXPECT_EQ(gone->at(0).error().code, Code::conflict);
 }
 
-CO_TEST(Designate, TroubleIsClassedByWhatToDoNext) {
+CO_TEST(Designate, ErrorsAreClassifiedByTheRequiredReaction) {
     auto session = std::make_shared<FakeDesignate>();
     auto publisher = std::move(*designate_publisher(session, {}));
     std::vector<std::string> many;

@@ -1,6 +1,7 @@
 #include "drivers/dns/exchange.h"
 
-#include "net/wire.h"
+#include "core/truncate.h"
+#include "net/byte_stream.h"
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/buffer.hpp>
@@ -25,20 +26,20 @@ using namespace std::chrono_literals;
 using ErrorCode = boost::system::error_code;
 
 constexpr auto token = asio::as_tuple(asio::use_awaitable);
-constexpr auto longest_wait = 5s; // where the context has no deadline
+constexpr auto default_timeout = 5s; // where the context has no deadline
 constexpr auto first_resend = 500ms;
-constexpr auto longest_resend = 2s;
-constexpr int strangers_heard = 32;
+constexpr auto max_resend = 2s;
+constexpr int max_strangers = 32;
 
 Error no_answer(const DnsServer& server, Code code, std::string_view why) {
     return {code, fmt::format("the name server {}: {}", text_of(server), why)};
 }
 Error no_answer(const DnsServer& server, const ErrorCode& error) {
-    if (error == asio::error::operation_aborted) return no_answer(server, Code::cancelled, "the caller gave up");
-    return no_answer(server, Code::unavailable, net::in_words(error));
+    if (error == asio::error::operation_aborted) return no_answer(server, Code::cancelled, "the caller cancelled");
+    return no_answer(server, Code::unavailable, net::system_error_text(error));
 }
 
-/// Listens until the answer comes.
+/// Receives until the answer arrives.
 Task<std::vector<std::uint8_t>> listen(asio::ip::udp::socket& socket, DnsServer server, const IsAnswer& is_answer, int& strangers) {
     co_await asio::this_coro::throw_if_cancelled(false);
     std::vector<std::uint8_t> buffer(65535);
@@ -49,18 +50,19 @@ Task<std::vector<std::uint8_t>> listen(asio::ip::udp::socket& socket, DnsServer 
             buffer.resize(size);
             co_return buffer;
         }
-        if (++strangers > strangers_heard) co_return no_answer(server, Code::unavailable, "it answers something else all the time");
+        if (++strangers > max_strangers)
+            co_return no_answer(server, Code::unavailable, "its messages are not answers to the query");
     }
 }
 
 Task<std::vector<std::uint8_t>> over_udp(Context ctx, DnsServer server, std::vector<std::uint8_t> message, IsAnswer is_answer) {
     asio::ip::udp::socket socket(co_await asio::this_coro::executor);
     ErrorCode error;
-    // Connected: the kernel drops what comes from elsewhere, and tells us where nobody listens.
+    // The socket is connected: the kernel drops messages of other senders, and reports a port without a listener.
     if (socket.open(server.protocol(), error); !error) socket.connect(server, error);
     if (error) co_return no_answer(server, error);
     int strangers = 0;
-    for (Duration wait = first_resend;; wait = std::min<Duration>(wait * 2, longest_resend)) {
+    for (Duration wait = first_resend;; wait = std::min<Duration>(wait * 2, max_resend)) {
         const auto [failed, sent] = co_await socket.async_send(asio::buffer(message), token);
         if (failed) co_return no_answer(server, failed);
         auto answer = co_await within_deadline(ctx.with_timeout(wait), listen(socket, server, is_answer, strangers));
@@ -79,7 +81,7 @@ Task<std::vector<std::uint8_t>> over_tcp(DnsServer server, std::vector<std::uint
     framed.insert(framed.end(), message.begin(), message.end());
     const auto [failed, sent] = co_await asio::async_write(socket, asio::buffer(framed), token);
     if (failed) co_return no_answer(server, failed);
-    for (int strangers = 0; strangers < strangers_heard; ++strangers) {
+    for (int strangers = 0; strangers < max_strangers; ++strangers) {
         std::array<std::uint8_t, 2> head{};
         const auto [no_head, head_size] = co_await asio::async_read(socket, asio::buffer(head), token);
         if (no_head) co_return no_answer(server, no_head);
@@ -88,13 +90,13 @@ Task<std::vector<std::uint8_t>> over_tcp(DnsServer server, std::vector<std::uint
         if (no_body) co_return no_answer(server, no_body);
         if (is_answer(answer)) co_return answer;
     }
-    co_return no_answer(server, Code::unavailable, "it answers something else all the time");
+    co_return no_answer(server, Code::unavailable, "its messages are not answers to the query");
 }
 
 } // namespace
 
 Result<DnsServer> parse_dns_server(std::string_view text) {
-    const Error bad{Code::invalid, fmt::format("\"{}\" is no address of a name server", text.substr(0, 100)),
+    const Error bad{Code::invalid, fmt::format("\"{}\" is not the address of a name server", truncate(text, 100)),
                     "write 192.0.2.53, 192.0.2.53:5353 or [2001:db8::53]:5353"};
     std::string_view host = text, port;
     if (text.starts_with('[')) {
@@ -123,7 +125,7 @@ Result<DnsServer> parse_dns_server(std::string_view text) {
 }
 
 std::string text_of(const DnsServer& server) {
-    const auto address = server.address().to_string();
+    auto address = server.address().to_string();
     if (server.port() == 53) return address;
     return server.address().is_v6() ? fmt::format("[{}]:{}", address, server.port()) : fmt::format("{}:{}", address, server.port());
 }
@@ -135,22 +137,22 @@ std::uint16_t random_dns_id() {
 
 Task<std::vector<std::uint8_t>> exchange(Context ctx, DnsServer server, DnsTransport transport, std::vector<std::uint8_t> message,
                                          IsAnswer is_answer) {
-    if (!ctx.deadline()) ctx = ctx.with_timeout(longest_wait);
+    if (!ctx.deadline()) ctx = ctx.with_timeout(default_timeout);
     if (transport == DnsTransport::udp) co_return co_await over_udp(ctx, server, std::move(message), std::move(is_answer));
     auto answer = co_await within_deadline(ctx, over_tcp(server, std::move(message), std::move(is_answer)));
     if (!answer.ok() && answer.error().code == Code::timeout) co_return no_answer(server, Code::timeout, "no answer in time");
     co_return std::move(answer);
 }
 
-Task<dns::Message> query(Context ctx, DnsServer server, dns::Name name, std::uint16_t type) {
+Task<dns::Message> query(Context ctx, DnsServer server, dns::Name name, std::uint16_t type, Recursion recursion) {
     for (const auto transport : {DnsTransport::udp, DnsTransport::tcp}) {
         const auto id = random_dns_id();
         auto bytes = dns::write_query(id, name, type, 1232);
-        bytes[2] = 0; // no recursion: what this server itself has to say
+        bytes[2] = recursion == Recursion::wanted ? 1 : 0; // the flag RD
         const IsAnswer is_answer = [id, name, type](dns::Bytes answer) {
             const auto message = dns::read_message(answer);
             if (!message.ok() || message->id != id || !message->response || message->opcode != 0) return false;
-            // A server that cannot even read the question may leave it out.
+            // A server that cannot parse the query may leave the question out.
             if (!message->has_question) return message->rcode != dns::Rcode::noerror && message->rcode != dns::Rcode::nxdomain;
             return message->name == name && message->type == type && message->dns_class == dns::dns_class::in;
         };

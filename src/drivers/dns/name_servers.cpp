@@ -1,6 +1,6 @@
 #include "drivers/dns/name_servers.h"
 
-#include "core/side_by_side.h"
+#include "core/for_each_concurrent.h"
 
 #include <boost/asio/ip/address.hpp>
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t names_at_once = 16;
 
-/// The set of one type at `name`, from the answer section.
+/// The RRset of one type at `name`, from the answer section.
 std::optional<gslb::RecordSet> set_of(const dns::Message& message, const dns::Name& name, gslb::RecordType wanted) {
     const auto type = wanted == gslb::RecordType::a      ? dns::type::a
                       : wanted == gslb::RecordType::aaaa ? dns::type::aaaa
@@ -42,13 +42,13 @@ std::optional<gslb::RecordSet> set_of(const dns::Message& message, const dns::Na
     return gslb::foreign_record_set(wanted, ttl, std::move(values));
 }
 
-class AskingNameServers final : public gslb::NameServers {
+class QueriedNameServers final : public gslb::NameServers {
 public:
     Task<std::vector<Result<gslb::Answered>>> ask(Context ctx, std::string server, std::vector<std::string> names) override {
         CO_TRY(const auto endpoint, parse_dns_server(server));
-        std::vector<Result<gslb::Answered>> out(names.size(), Result<gslb::Answered>(Error{Code::cancelled, "not asked"}));
-        CO_TRY(std::ignore, co_await side_by_side(names.size(), names_at_once,
-                                                  [&](std::size_t i) { return ask_into(ctx, endpoint, names[i], out[i]); }));
+        std::vector<Result<gslb::Answered>> out(names.size(), Result<gslb::Answered>(Error{Code::cancelled, "not queried"}));
+        CO_TRY(std::ignore, co_await for_each_concurrent(names.size(), names_at_once,
+                                                         [&](std::size_t i) { return ask_into(ctx, endpoint, names[i], out[i]); }));
         co_return out;
     }
 
@@ -84,13 +84,13 @@ Result<gslb::Answered> read_answers(const DnsServer& server, const dns::Name& na
                          fmt::format("the name server {} answers {}", text_of(server), rcode_text(message->rcode))};
         if (message->answer.empty() && !message->authoritative && !message->recursion_available)
             return Error{Code::unavailable,
-                         fmt::format("the name server {} is no authority for {}", text_of(server), name.to_text())};
+                         fmt::format("the name server {} is not authoritative for {}", text_of(server), name.to_text())};
     }
     for (const auto type : {gslb::RecordType::a, gslb::RecordType::aaaa, gslb::RecordType::cname})
         if (auto set = set_of(type == gslb::RecordType::aaaa ? v6 : v4, name, type)) out.sets.push_back(std::move(*set));
     return out;
 }
 
-std::unique_ptr<gslb::NameServers> name_servers() { return std::make_unique<AskingNameServers>(); }
+std::unique_ptr<gslb::NameServers> name_servers() { return std::make_unique<QueriedNameServers>(); }
 
 } // namespace orrery::drivers

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "drivers/dns/exchange.h"
-#include "gslb/publisher.h"
+#include "gslb/publish/dns_provider.h"
 
 #include <memory>
 #include <optional>
@@ -9,13 +9,14 @@
 
 namespace orrery::drivers {
 
-/// Asks the name servers themselves, over UDP and where needed TCP; a few names at a time. Answers are held to their questions.
+/// Queries name servers directly, over UDP and, for truncated responses, TCP; 16 names at a time. A response must match its query.
 std::unique_ptr<gslb::NameServers> name_servers();
 
-/// What answers to questions for A and AAAA say of a name. `unavailable`: the server is no authority for it, or in trouble.
+/// Combines the responses to the queries for A and AAAA of a name. Returns `unavailable` where the server is not authoritative for
+/// the name, or fails.
 Result<gslb::Answered> read_answers(const DnsServer& server, const dns::Name& name, const dns::Message& v4, const dns::Message& v6);
 
-/// As names stand in DNS: "noerror", "NXDOMAIN", "REFUSED"; "rcode 23" for others.
+/// The name of an rcode: "noerror", "NXDOMAIN", "REFUSED"; "rcode 23" for unknown ones.
 std::string rcode_text(dns::Rcode rcode);
 
 } // namespace orrery::drivers

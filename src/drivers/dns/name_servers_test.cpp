@@ -1,4 +1,4 @@
-#include "core/testing.h"
+#include "core/test_fixture.h"
 #include "dns/server.h"
 #include "drivers/dns/name_servers.h"
 
@@ -16,16 +16,16 @@ using ::testing::HasSubstr;
 namespace {
 
 /// Answers for n<i>.test; other names make it misbehave as they say.
-class Answering final : public dns::Responder {
+class ScriptedResponder final : public dns::Responder {
 public:
-    std::size_t respond(dns::Bytes bytes, const dns::Asker& asker, std::span<std::uint8_t> out) const noexcept override {
+    std::size_t respond(dns::Bytes bytes, const dns::Client& asker, std::span<std::uint8_t> out) const noexcept override {
         const auto reading = dns::read_query(bytes);
-        if (reading.what != dns::Reading::What::answer) return 0;
+        if (reading.action != dns::ParsedQuery::Action::answer) return 0;
         ++questions;
         const auto first = std::string(reading.query.name.labels().front());
         if (first == "silent") return 0;
         if (first == "lossy" && questions % 2 == 1) return 0;
-        if (first == "refused") return dns::write_refusal(out, reading.query, bytes, dns::Rcode::refused);
+        if (first == "refused") return dns::write_error(out, reading.query, bytes, dns::Rcode::refused);
         dns::Writer writer(out, 1232, reading.query, bytes);
         const bool v4 = reading.query.type == dns::type::a;
         dns::Name target;
@@ -35,7 +35,7 @@ public:
         if (first == "alias") {
             writer.name(answer, reading.query.name, dns::type::cname, 60, target);
             if (v4) writer.a(answer, target, 60, {192, 0, 2, 77}); // of another name: not of the one asked for
-        } else if (first == "large" && asker.transport == dns::Asker::Transport::udp) {
+        } else if (first == "large" && asker.transport == dns::Client::Transport::udp) {
             cut = true;
         } else if (v4) {
             writer.a(answer, reading.query.name, 30, {192, 0, 2, 2});
@@ -52,11 +52,11 @@ public:
 };
 
 struct Served {
-    Served() : responder(std::make_shared<Answering>()), server({.address = "127.0.0.1"}, responder) {
+    Served() : responder(std::make_shared<ScriptedResponder>()), server({.address = "127.0.0.1"}, responder) {
         EXPECT_TRUE(server.start().ok());
     }
     std::string address() const { return fmt::format("127.0.0.1:{}", server.port()); }
-    std::shared_ptr<Answering> responder;
+    std::shared_ptr<ScriptedResponder> responder;
     dns::Server server;
 };
 
@@ -67,7 +67,7 @@ Task<std::vector<Result<gslb::Answered>>> ask(const Served& served, std::vector<
 
 } // namespace
 
-TEST(DnsServerText, IsAnAddressAndPerhapsAPort) {
+TEST(DnsServerText, IsAnAddressAndAnOptionalPort) {
     for (const auto& [text, port] : std::vector<std::pair<std::string, int>>{{"192.0.2.53", 53},
                                                                              {"192.0.2.53:5353", 5353},
                                                                              {"2001:db8::53", 53},
@@ -82,7 +82,7 @@ TEST(DnsServerText, IsAnAddressAndPerhapsAPort) {
         EXPECT_FALSE(parse_dns_server(bad).ok()) << bad;
 }
 
-CO_TEST(NameServers, SayWhatIsAnswered) {
+CO_TEST(NameServers, ReturnTheRecordsOfTheAnswer) {
     Served served;
     auto answers = co_await ask(served, {"n1.test.", "both.test.", "alias.test.", "large.test."}, 5s);
     CO_ASSERT_OK(answers);
@@ -94,7 +94,7 @@ CO_TEST(NameServers, SayWhatIsAnswered) {
     EXPECT_TRUE((*answers)[0]->authoritative);
 }
 
-CO_TEST(NameServers, WhatIsNoAnswerToTheQuestionIsNotTaken) {
+CO_TEST(NameServers, MessagesThatAreNotTheAnswerAreIgnored) {
     Served served;
     auto answers = co_await ask(served, {"liar.test.", "forger.test.", "silent.test.", "refused.test.", "n1.test."}, 1s);
     CO_ASSERT_OK(answers);
@@ -105,7 +105,7 @@ CO_TEST(NameServers, WhatIsNoAnswerToTheQuestionIsNotTaken) {
     EXPECT_TRUE((*answers)[4].ok()) << "others are not held up";
 }
 
-CO_TEST(NameServers, AreAskedAgainWhereAnAnswerIsLost) {
+CO_TEST(NameServers, AreQueriedAgainAfterALostAnswer) {
     Served served;
     auto answers = co_await ask(served, {"lossy.test."}, 8s);
     CO_ASSERT_OK(answers);
@@ -113,7 +113,7 @@ CO_TEST(NameServers, AreAskedAgainWhereAnAnswerIsLost) {
     EXPECT_GE(served.responder->questions.load(), 3);
 }
 
-CO_TEST(NameServers, ManyNamesAreAskedForWithinBounds) {
+CO_TEST(NameServers, LimitsConcurrentQueries) {
     Served served;
     std::vector<std::string> names;
     for (int i = 0; i < 300; ++i) names.push_back(fmt::format("n{}.test.", i));
@@ -122,7 +122,7 @@ CO_TEST(NameServers, ManyNamesAreAskedForWithinBounds) {
     EXPECT_EQ(std::count_if(answers->begin(), answers->end(), [](const auto& answer) { return answer.ok(); }), 300);
 }
 
-CO_TEST(NameServers, OneThatIsNotThereIsUnavailable) {
+CO_TEST(NameServers, AMissingServerIsUnavailable) {
     std::string address;
     {
         Served served;

@@ -1,5 +1,6 @@
 #include "drivers/externaldns/externaldns_messages.h"
 
+#include "core/ascii.h"
 #include "drivers/rest/rest.h"
 
 #include <boost/json/array.hpp>
@@ -17,7 +18,7 @@ using gslb::RecordSet;
 using gslb::RecordType;
 
 std::string with_dot(std::string text) {
-    for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+    text = ascii_lower(text);
     if (!text.ends_with('.')) text += '.';
     return text;
 }
@@ -27,7 +28,7 @@ std::string without_dot(std::string_view text) {
 }
 std::string marks_at(std::string_view name) { return fmt::format("_orrery.{}", name); }
 
-/// "A orrery owner=... set=... ttl=30": some adapters do not say what TTL stands.
+/// "A orrery owner=... set=... ttl=30". The mark has the TTL, because some adapters do not report the TTL of a record.
 std::string mark_text(const RecordSet& set) { return fmt::format("\"{} {} ttl={}\"", name_of(set.type), set.mark, set.ttl); }
 
 struct Mark {
@@ -38,10 +39,8 @@ std::map<RecordType, Mark> read_marks(const ExternaldnsEndpoints& all, const std
     std::map<RecordType, Mark> out;
     const auto found = all.find({marks_at(name), "TXT"});
     if (found == all.end()) return out;
-    const json::value endpoint(found->second);
-    for (const auto& target : list_at(&endpoint, "targets")) {
-        if (!target.is_string()) continue;
-        std::string_view text(target.get_string());
+    for (const auto& target : texts_at(found->second, "targets")) {
+        std::string_view text(target);
         if (text.starts_with('"')) text.remove_prefix(1);
         if (text.ends_with('"')) text.remove_suffix(1);
         const auto ttl_at = text.rfind(" ttl=");
@@ -71,36 +70,34 @@ json::object endpoint_of(const std::string& name, const RecordSet& set) {
 
 Result<ExternaldnsEndpoints> read_externaldns_records(std::string_view body) {
     TRY(const auto document, read_answer("the ExternalDNS adapter", body));
-    const Error bad{Code::unavailable, "what the ExternalDNS adapter answers is no list of records"};
+    const Error bad{Code::unavailable, "the answer of the ExternalDNS adapter is not a list of records"};
     ExternaldnsEndpoints out;
-    if (document.is_null()) return out; // what Go makes of an empty list
+    if (document.is_null()) return out; // Go serializes an empty list as null
     if (!document.is_array()) return bad;
     for (const auto& endpoint : document.get_array()) {
-        const auto name = text_at(&endpoint, "dnsName"), type = text_at(&endpoint, "recordType");
+        const auto name = text_at(as_object(endpoint), "dnsName"), type = text_at(as_object(endpoint), "recordType");
         if (name.empty() || type.empty()) return bad;
-        const auto [place, is_new] = out.try_emplace({with_dot(name), type}, endpoint.get_object());
-        // Several of one name and type, told apart by a set identifier: shown as one that is not ours.
-        if (!is_new && text_at(&endpoint, "setIdentifier").empty() == false) place->second = endpoint.get_object();
+        const auto [known, is_new] = out.try_emplace({with_dot(name), type}, endpoint.get_object());
+        // Several endpoints of one name and type have set identifiers. Only one is kept, as a foreign one.
+        if (!is_new && text_at(as_object(endpoint), "setIdentifier").empty() == false) known->second = endpoint.get_object();
     }
     return out;
 }
 
-gslb::Standing externaldns_standing(const ExternaldnsEndpoints& all, const std::string& name) {
-    gslb::Standing out{name, {}, true, {}};
+gslb::ProviderRecords externaldns_records(const ExternaldnsEndpoints& all, const std::string& name) {
+    gslb::ProviderRecords out{name, {}, true, {}};
     const auto marks = read_marks(all, name);
     for (const auto type : {RecordType::a, RecordType::aaaa, RecordType::cname}) {
         const auto found = all.find({name, std::string(name_of(type))});
         if (found == all.end()) continue;
-        const json::value endpoint(found->second);
-        std::vector<std::string> values;
-        for (const auto& target : list_at(&endpoint, "targets"))
-            if (target.is_string()) values.emplace_back(target.get_string());
+        const auto& endpoint = found->second;
+        auto values = texts_at(endpoint, "targets");
         if (values.empty()) continue;
         const auto mark = marks.find(type);
-        auto ttl = std::clamp<std::int64_t>(number_at(&endpoint, "recordTTL", 0), 0, 0x7FFFFFFF);
+        auto ttl = count_at(endpoint, "recordTTL", 0, 0x7FFFFFFF);
         if (ttl == 0 && mark != marks.end()) ttl = mark->second.ttl;
-        const auto identifier = text_at(&endpoint, "setIdentifier");
-        out.sets.push_back(gslb::foreign_record_set(type, static_cast<std::uint32_t>(ttl), std::move(values),
+        const auto identifier = text_at(endpoint, "setIdentifier");
+        out.sets.push_back(gslb::foreign_record_set(type, ttl, std::move(values),
                                                     !identifier.empty()   ? "the set identifier " + one_line(identifier, 60)
                                                     : mark != marks.end() ? mark->second.mark
                                                                           : std::string()));
@@ -117,24 +114,24 @@ std::string externaldns_changes(const ExternaldnsEndpoints& all, std::span<const
             return;
         }
         update_old.push_back(found->second);
-        auto merged = found->second; // what it has of labels and the provider's own stays
+        auto merged = found->second; // keeps the endpoint's labels and what the provider added
         for (auto& [key, value] : wanted) merged[key] = value;
         update_new.push_back(std::move(merged));
     };
-    const auto take_away = [&](const std::string& name, std::string_view type) {
+    const auto remove_endpoint = [&](const std::string& name, std::string_view type) {
         if (const auto found = all.find({name, std::string(type)}); found != all.end()) remove.push_back(found->second);
     };
     for (const auto& change : changes) {
         json::array marks;
         for (const auto& set : change.before)
-            if (gslb::find(change.after, set.type) == nullptr) take_away(change.name, name_of(set.type));
+            if (gslb::find(change.after, set.type) == nullptr) remove_endpoint(change.name, name_of(set.type));
         for (const auto& set : change.after) {
-            const auto* stood = gslb::find(change.before, set.type);
-            if (stood == nullptr || !stood->same_data(set)) set_to(change.name, name_of(set.type), endpoint_of(change.name, set));
+            const auto* before = gslb::find(change.before, set.type);
+            if (before == nullptr || !before->same_data(set)) set_to(change.name, name_of(set.type), endpoint_of(change.name, set));
             marks.push_back(json::string(mark_text(set)));
         }
         if (marks.empty())
-            take_away(marks_at(change.name), "TXT");
+            remove_endpoint(marks_at(change.name), "TXT");
         else
             set_to(marks_at(change.name), "TXT",
                    endpoint_of(marks_at(change.name), "TXT", change.after.front().ttl, std::move(marks)));
@@ -145,20 +142,21 @@ std::string externaldns_changes(const ExternaldnsEndpoints& all, std::span<const
                                         {"delete", std::move(remove)}});
 }
 
-std::string externaldns_wanted(const std::vector<gslb::Standing>& wanted) {
+std::string externaldns_wanted(const std::vector<gslb::ProviderRecords>& wanted) {
     json::array out;
-    for (const auto& standing : wanted)
-        for (const auto& set : standing.sets) out.push_back(endpoint_of(standing.name, set));
+    for (const auto& records : wanted)
+        for (const auto& set : records.sets) out.push_back(endpoint_of(records.name, set));
     return json::serialize(out);
 }
 
-Result<std::vector<gslb::Standing>> read_externaldns_adjusted(std::string_view body, std::vector<gslb::Standing> wanted) {
+Result<std::vector<gslb::ProviderRecords>> read_externaldns_adjusted(std::string_view body,
+                                                                     std::vector<gslb::ProviderRecords> wanted) {
     TRY(const auto adjusted, read_externaldns_records(body));
-    for (auto& standing : wanted)
-        for (auto& set : standing.sets) {
-            const auto made = externaldns_standing(adjusted, standing.name);
+    for (auto& records : wanted)
+        for (auto& set : records.sets) {
+            const auto made = externaldns_records(adjusted, records.name);
             const auto* now = gslb::find(made.sets, set.type);
-            if (now == nullptr) continue; // left out: it will be refused, or it is none of the adapter's business
+            if (now == nullptr) continue; // left out by the adapter: it will refuse the set, or does not handle it
             set.values = now->values;
             if (now->ttl != 0) set.ttl = now->ttl;
         }
@@ -167,11 +165,12 @@ Result<std::vector<gslb::Standing>> read_externaldns_adjusted(std::string_view b
 
 Result<std::vector<std::string>> read_externaldns_filters(std::string_view body) {
     TRY(const auto document, read_answer("the ExternalDNS adapter", body));
-    if (!document.is_object()) return Error{Code::unavailable, "the ExternalDNS adapter does not say which domains it serves"};
+    if (!document.is_object())
+        return Error{Code::unavailable, "the answer of the ExternalDNS adapter has no list of domains that it serves"};
     std::vector<std::string> out;
     for (const auto* key : {"filters", "include"})
-        for (const auto& filter : list_at(&document, key))
-            if (filter.is_string() && !filter.get_string().empty()) out.push_back(with_dot(std::string(filter.get_string())));
+        for (auto& filter : texts_at(as_object(document), key))
+            if (!filter.empty()) out.push_back(with_dot(std::move(filter)));
     return out;
 }
 

@@ -1,8 +1,8 @@
-#include "core/testing.h"
+#include "core/test_fixture.h"
 #include "drivers/externaldns/externaldns.h"
 #include "drivers/externaldns/externaldns_messages.h"
 #include "drivers/rest/rest.h"
-#include "net/http_testing.h"
+#include "net/http_fixture.h"
 
 #include <boost/json/array.hpp>
 #include <boost/json/serialize.hpp>
@@ -27,8 +27,8 @@ gslb::RecordSets marked(RecordType type, std::vector<std::string> values, std::u
 }
 
 /// An adapter in memory, as ExternalDNS 0.21's own server behaves; it takes no TTL below 60.
-struct FakeAdapter final : net::peers::PlayedService {
-    using PlayedService::PlayedService;
+struct FakeAdapter final : net::peers::FakeHttpService {
+    using FakeHttpService::FakeHttpService;
     Task<Unit> serve(Context ctx, net::Request& request, net::BodyReader& body, net::ResponseWriter& out) override {
         CO_TRY(const auto text, co_await net::read_all(ctx, body, 1 << 20));
         if (request.headers.get("Accept") != externaldns_media_type) co_return co_await out.send(ctx, {406, {}, ""});
@@ -61,7 +61,7 @@ struct FakeAdapter final : net::peers::PlayedService {
             }
         co_return co_await out.send(ctx, {204, {}, ""});
     }
-    std::unique_ptr<gslb::Publisher> publisher() {
+    std::unique_ptr<gslb::DnsProvider> publisher() {
         auto made = externaldns_publisher(client, {.url = url("/token/")});
         EXPECT_TRUE(made.ok());
         return std::move(*made);
@@ -72,33 +72,33 @@ struct FakeAdapter final : net::peers::PlayedService {
     bool forgets_ttl = false;
 };
 
-Task<gslb::RecordSets> standing_at(gslb::Publisher& publisher, std::string name = www) {
+Task<gslb::RecordSets> records_at(gslb::DnsProvider& publisher, std::string name = www) {
     CO_TRY(auto read, co_await publisher.read(Context::background(), "lab.test.", {name}));
     co_return read.at(0).sets;
 }
-Task<gslb::Accepted> publish_change(gslb::Publisher& publisher, gslb::Change change) {
+Task<gslb::Accepted> publish_change(gslb::DnsProvider& publisher, gslb::Change change) {
     CO_TRY(auto done, co_await publisher.publish(Context::background(), "lab.test.", {std::move(change)}));
     co_return std::move(done.at(0));
 }
 
 } // namespace
 
-CO_TEST(Externaldns, WhatIsWrittenIsReadBackWithItsMark) {
+CO_TEST(Externaldns, WrittenRecordsAreReadBackWithTheirMark) {
     for (const bool forgets : {false, true}) {
         FakeAdapter adapter(loop.get_executor());
         adapter.forgets_ttl = forgets;
         auto publisher = adapter.publisher();
-        auto before = co_await standing_at(*publisher);
+        auto before = co_await records_at(*publisher);
         CO_ASSERT_OK(before);
         EXPECT_TRUE(before->empty());
         CO_ASSERT_OK(co_await publish_change(*publisher, {www, {}, marked(RecordType::a, {"192.0.2.1"})}));
-        auto first = co_await standing_at(*publisher);
+        auto first = co_await records_at(*publisher);
         CO_ASSERT_OK(first);
         EXPECT_EQ(text_of(*first), "A 192.0.2.1 (ttl 60)");
         CO_ASSERT(!first->empty());
         EXPECT_EQ(gslb::ownership(first->at(0), "site-1"), gslb::Ownership::ours);
         CO_ASSERT_OK(co_await publish_change(*publisher, {www, *first, marked(RecordType::cname, {"other.example."})}));
-        auto alias = co_await standing_at(*publisher);
+        auto alias = co_await records_at(*publisher);
         CO_ASSERT_OK(alias);
         EXPECT_EQ(text_of(*alias), "CNAME other.example. (ttl 60)");
         CO_ASSERT_OK(co_await publish_change(*publisher, {www, *alias, {}, true}));
@@ -107,7 +107,7 @@ CO_TEST(Externaldns, WhatIsWrittenIsReadBackWithItsMark) {
     }
 }
 
-CO_TEST(Externaldns, WhatTheAdapterMakesOfItIsWhatIsCompared) {
+CO_TEST(Externaldns, RecordsAdjustedByTheAdapterAreCompared) {
     FakeAdapter adapter(loop.get_executor());
     auto publisher = adapter.publisher();
     auto normal = co_await publisher->normalised(Context::background(), "lab.test.",
@@ -118,10 +118,10 @@ CO_TEST(Externaldns, WhatTheAdapterMakesOfItIsWhatIsCompared) {
     EXPECT_EQ(text_of(normal->at(0).sets), "A 192.0.2.1 (ttl 60)");
 }
 
-CO_TEST(Externaldns, OneBadChangeHoldsUpNothingElse) {
+CO_TEST(Externaldns, ARefusedChangeDoesNotBlockOthers) {
     FakeAdapter adapter(loop.get_executor());
     auto publisher = adapter.publisher();
-    CO_ASSERT_OK(co_await standing_at(*publisher));
+    CO_ASSERT_OK(co_await records_at(*publisher));
     std::vector<gslb::Change> changes;
     for (int i = 0; i < 8; ++i)
         changes.push_back(
@@ -137,30 +137,30 @@ CO_TEST(Externaldns, OneBadChangeHoldsUpNothingElse) {
     EXPECT_LE(adapter.writes, 17);
 }
 
-CO_TEST(Externaldns, WhatIsNotOursIsNotTakenForOurs) {
+CO_TEST(Externaldns, RecordsOfOthersAreNotMistakenForOurs) {
     FakeAdapter adapter(loop.get_executor());
     auto publisher = adapter.publisher();
     adapter.records = json::array{
         json::object{
             {"dnsName", "WWW.lab.test"}, {"recordType", "A"}, {"targets", json::array{"192.0.2.9"}}, {"setIdentifier", "eu"}},
         json::object{{"dnsName", "x.lab.test"}, {"recordType", "A"}, {"targets", json::array{"192.0.2.9"}}}};
-    auto several = co_await standing_at(*publisher);
-    auto plain = co_await standing_at(*publisher, "x.lab.test.");
+    auto several = co_await records_at(*publisher);
+    auto plain = co_await records_at(*publisher, "x.lab.test.");
     co_await adapter.stop();
     CO_ASSERT(several.ok() && plain.ok() && several->size() == 1 && plain->size() == 1);
     EXPECT_EQ(gslb::ownership(several->at(0), "site-1"), gslb::Ownership::anothers);
     EXPECT_EQ(gslb::ownership(plain->at(0), "site-1"), gslb::Ownership::unmarked);
 }
 
-CO_TEST(Externaldns, TroubleIsClassedAndNamesNoToken) {
+CO_TEST(Externaldns, ErrorsAreClassifiedAndDoNotShowTheToken) {
     FakeAdapter adapter(loop.get_executor());
     auto publisher = adapter.publisher();
     adapter.filters = R"({"filters": ["example.org"]})";
-    auto elsewhere = co_await standing_at(*publisher);
+    auto elsewhere = co_await records_at(*publisher);
     adapter.filters = "{}";
-    auto all = co_await standing_at(*publisher);
+    auto all = co_await records_at(*publisher);
     adapter.fail_with = 500;
-    auto broken = co_await standing_at(*publisher);
+    auto broken = co_await records_at(*publisher);
     co_await adapter.stop();
     CO_ASSERT(!elsewhere.ok() && all.ok() && !broken.ok());
     EXPECT_EQ(elsewhere.error().code, Code::not_found);
@@ -168,7 +168,7 @@ CO_TEST(Externaldns, TroubleIsClassedAndNamesNoToken) {
     EXPECT_THAT(broken.error().text() + elsewhere.error().text(), Not(HasSubstr("/token")));
 }
 
-TEST(ExternaldnsMessages, WhatIsCutOffOrOtherwiseOddIsNoAnswer) {
+TEST(ExternaldnsMessages, TruncatedOrMalformedAnswersAreUnavailable) {
     constexpr std::string_view recorded =
         R"([{"dnsName":"a.example.com","targets":["192.0.2.1"],"recordType":"A","recordTTL":60,"labels":{"owner":"default"},"providerSpecific":[{"name":"x","value":"y"}]}])";
     EXPECT_TRUE(read_externaldns_records(recorded).ok());

@@ -1,6 +1,8 @@
 #include "drivers/http/http.h"
 
+#include "core/json_fields.h"
 #include "core/text.h"
+#include "core/url_text.h"
 #include "jobs/secrets.h"
 #include "resource/object.h"
 
@@ -13,7 +15,6 @@
 
 namespace orrery::drivers {
 
-namespace json = boost::json;
 using jobs::Attempt;
 using jobs::ErrorClass;
 using jobs::Outcome;
@@ -23,28 +24,82 @@ namespace {
 resource::Field http_fields() {
     using namespace resource;
     return object("http", "A call.")
-        .with(text("url", "Where: http:// or https://.").required().format(Format::one_line).between(8, 8192))
-        .with(text("method", "GET, HEAD, POST, PUT, PATCH or DELETE. Left out: GET, or POST where there is something to send.")
+        .with(text("url", "The URL: http:// or https://.").required().format(Format::one_line).between(8, 8192))
+        .with(text("method", "GET, HEAD, POST, PUT, PATCH or DELETE. Default: GET, or POST with json or body.")
                   .one_of({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}))
         .with(map("headers", "Header fields.", text("value", "A value.").format(Format::one_line)))
-        .with(any("json", "What to send, as JSON."))
-        .with(text("body", "Or as it is."))
-        .with(list("expect", "Statuses that mean success; left out: 200 to 299.", integer("status", "One.").between(100, 599))
+        .with(any("json", "The body as JSON."))
+        .with(text("body", "The body as text, in place of json.").format(Format::data))
+        .with(list("expect", "Statuses that mean success. Default: 200 to 299.", integer("status", "A status.").between(100, 599))
                   .between(1, 100))
-        .with(map("values", "Values for later tasks: from a name to a JSON pointer into the answer, as in /server/id.",
+        .with(map("values", "Values for later tasks, by name: JSON pointers into the answer, such as /server/id.",
                   text("pointer", "A JSON pointer.")))
-        .with(duration("timeout", "How long the answer may take; left out: 30s.").between(1, 3600));
-}
-
-std::string http_text(const json::object& body, std::string_view key) {
-    const auto* value = body.if_contains(key);
-    return value != nullptr && value->is_string() ? std::string(std::string_view(value->get_string())) : std::string();
+        .with(duration("timeout", "Time limit of the call. Default: 30s.").between(1, 3600));
 }
 
 std::string method_of(const json::object& body) {
-    auto method = http_text(body, "method");
+    auto method = text_at(body, "method");
     if (method.empty()) method = body.contains("json") || body.contains("body") ? "POST" : "GET";
     return method;
+}
+
+/// The end of scheme and authority in an unbound URL. References before it are replaced by their values as they are
+/// (`http://${service.web.first}/`, `${with.base}/x`).
+std::size_t end_of_authority(std::string_view url) {
+    const auto scheme = url.find("://");
+    std::size_t at = scheme == url.npos || url.find("${") < scheme ? 0 : scheme + 3;
+    while (at < url.size() && url[at] != '/' && url[at] != '?' && url[at] != '#') {
+        const auto closing = url.compare(at, 2, "${") == 0 ? url.find('}', at) : url.npos;
+        at = closing == url.npos ? at + 1 : closing + 1;
+    }
+    return at;
+}
+
+/// Key in the body of an attempt: path and query of the URL, as a list of texts and, for each reference, a list with its value.
+constexpr std::string_view url_parts = "orrery_url_parts";
+
+json::array parts_of_url(std::string_view url) {
+    json::array out;
+    std::size_t from = 0;
+    for (auto at = url.find("${"); at != url.npos; at = url.find("${", at + 2)) {
+        if (at > 0 && url[at - 1] == '$') continue; // "$${" is a dollar sign and a brace
+        const auto closing = url.find('}', at);
+        if (closing == url.npos) break;
+        out.emplace_back(url.substr(from, at - from));
+        out.push_back(json::array{url.substr(at, closing + 1 - at)});
+        from = closing + 1;
+    }
+    out.emplace_back(url.substr(from));
+    return out;
+}
+
+std::string text_of_part(const json::value& value) {
+    if (const auto* text = value.if_string()) return std::string(std::string_view(*text));
+    const auto* list = value.if_array();
+    if (list == nullptr) return to_json_text(value);
+    std::string out;
+    for (const auto& item : *list) out += (out.empty() ? "" : ",") + text_of_part(item);
+    return out;
+}
+
+/// A bound body with its URL joined. A value in the path or query is one segment or parameter, whatever it holds.
+Result<json::value> with_joined_url(json::value body, bool encoded) {
+    const auto* parts = body.is_object() ? body.get_object().if_contains(url_parts) : nullptr;
+    if (parts == nullptr || !parts->is_array()) return body;
+    std::string tail;
+    for (const auto& part : parts->get_array())
+        tail += part.is_string() ? std::string(std::string_view(part.get_string()))
+                : encoded        ? net::percent_encode(text_of_part(part))
+                                 : text_of_part(part);
+    const auto path = tail.substr(0, tail.find_first_of("?#")) + "/";
+    for (const auto* dots : {"/./", "/../"})
+        if (encoded && path.find(dots) != path.npos)
+            return Error{Code::invalid, fmt::format("a value makes the path of the url {}, which leads out of the path", path),
+                         "check the value in an earlier task"};
+    auto& object = body.get_object();
+    object.erase(url_parts);
+    object["url"] = text_at(object, "url") + tail;
+    return body;
 }
 
 class HttpExecutor final : public jobs::Executor {
@@ -52,8 +107,15 @@ public:
     HttpExecutor(asio::any_io_executor loop, net::HttpClient& client) : loop_(std::move(loop)), client_(client) {}
 
     std::string_view name() const override { return "http"; }
-    Place place() const override { return Place::server; }
+    TargetType target_type() const override { return TargetType::server; }
 
+    std::optional<std::vector<std::string>> published(const json::value& body) const override {
+        std::vector<std::string> out;
+        const auto* values = body.is_object() ? body.get_object().if_contains("values") : nullptr;
+        if (values != nullptr && values->is_object())
+            for (const auto& [name, pointer] : values->get_object()) out.emplace_back(std::string_view(name));
+        return out;
+    }
     Result<Unit> check(const json::value& body) const override {
         static const resource::Field declared = http_fields();
         std::vector<FieldError> errors;
@@ -62,10 +124,12 @@ public:
         } else {
             auto copy = body.get_object();
             resource::check_fields(declared, copy, "", errors);
-            const auto url = http_text(copy, "url");
+            const auto url = text_at(copy, "url");
             if (!url.empty() && url.find("${") == std::string::npos)
                 if (auto parsed = net::parse_url(url); !parsed.ok()) errors.push_back({"url", parsed.error().message});
-            if (copy.contains("json") && copy.contains("body")) errors.push_back({"body", "cannot stand beside json"});
+            if (url.find("${") != std::string::npos && has_userinfo(url))
+                errors.push_back({"url", "must not hold a user or a password: send them in a header, from a Secret"});
+            if (copy.contains("json") && copy.contains("body")) errors.push_back({"body", "cannot be used together with json"});
             if (const auto* values = copy.if_contains("values"); values != nullptr && values->is_object())
                 for (const auto& [key, pointer] : values->get_object())
                     if (pointer.is_string() && !pointer.get_string().starts_with("/") && !pointer.get_string().empty())
@@ -74,19 +138,32 @@ public:
         }
         if (errors.empty()) return Unit{};
         Error error{Code::invalid,
-                    errors.size() == 1 ? fmt::format("the http task is wrong: {} {}", errors.front().path, errors.front().message)
-                                       : fmt::format("the http task has {} errors", errors.size()),
-                    "docs/executors.md shows what may stand there"};
+                    errors.size() == 1
+                        ? fmt::format("the http task is not valid: {} {}", errors.front().path, errors.front().message)
+                        : fmt::format("the http task has {} errors", errors.size()),
+                    "docs/executors.md lists the fields"};
         error.fields = std::move(errors);
         return error;
     }
 
-    Task<Outcome> start(Context ctx, Attempt attempt, jobs::Output& output) override {
+    Result<jobs::SeparatedBody> separate_values(const json::value& body) const override {
+        jobs::SeparatedBody out{body, {}, {}};
+        if (!body.is_object()) return out;
+        const auto url = text_at(body.get_object(), "url");
+        const auto end = end_of_authority(url);
+        if (url.find("${", end) == url.npos) return out;
+        out.body.get_object()["url"] = url.substr(0, end);
+        out.body.get_object()[url_parts] = parts_of_url(std::string_view(url).substr(end));
+        return out;
+    }
+
+    Task<Outcome> start(Context ctx, const Attempt& attempt, jobs::Output& output) override {
         using namespace asio::experimental::awaitable_operators;
-        const auto bound = jobs::json_with_secrets(attempt.body, attempt.secrets);
-        CO_TRY(std::ignore, check(bound));
-        CO_TRY(auto request, request_of(ctx, attempt, bound.get_object()));
-        const auto timeout = http_text(bound.get_object(), "timeout");
+        CO_TRY(const auto joined, with_joined_url(attempt.body, true));
+        CO_TRY(std::ignore, check(joined));
+        const auto& body = joined.get_object();
+        CO_TRY(auto request, request_of(ctx, attempt, body));
+        const auto timeout = text_at(body, "timeout");
         const auto within = timeout.empty() ? Duration(std::chrono::seconds(30)) : *parse_duration(timeout);
         const auto method = request.method;
         auto ended = std::make_shared<Notifier>(loop_);
@@ -95,41 +172,42 @@ public:
         running_.erase(attempt.id);
         if (answered.index() == 1) {
             if (!std::get<1>(answered).ok()) co_return std::get<1>(answered).error(); // the server stops
-            co_return Outcome::failure(ErrorClass::cancelled, "it was ended before an answer came");
+            co_return Outcome::failure(ErrorClass::cancelled, "cancelled before the answer arrived");
         }
         auto& sent = std::get<0>(answered);
         if (!sent.ok()) co_return failed_call(sent.error());
-        co_return judge(*sent, bound.get_object(), method, jobs::Masker(attempt.secrets), output);
+        co_return judge(*sent, body, method, Masker(attempt.secrets), output);
     }
 
-    Task<jobs::Reattached> reattach(Context ctx, Attempt attempt, jobs::Offsets kept, jobs::Output& output) override {
+    Task<jobs::Reattached> reattach(Context ctx, const Attempt& attempt, jobs::Offsets kept, jobs::Output& output) override {
         const auto method = attempt.body.is_object() ? method_of(attempt.body.get_object()) : "";
         if (method == "GET" || method == "HEAD")
-            co_return jobs::Reattached{jobs::Reattached::What::never_began, {}, {}}; // again is as good as once
+            co_return jobs::Reattached{jobs::Reattached::State::not_started, {}, {}}; // repeating the call is safe
         co_return jobs::Reattached{
-            jobs::Reattached::What::unknown, {}, "the server ended during the call: whether it was heard is not known"};
+            jobs::Reattached::State::unknown, {}, "the server stopped during the call; whether the peer handled it is unknown"};
     }
 
-    Task<Unit> cancel(Context ctx, Attempt attempt) override {
+    Task<Unit> cancel(Context ctx, const Attempt& attempt) override {
         if (const auto found = running_.find(attempt.id); found != running_.end()) found->second->notify_all();
         co_return Unit{};
     }
-    Task<Unit> clean_up(Context ctx, Attempt attempt) override { co_return Unit{}; }
+    Task<Unit> clean_up(Context ctx, const Attempt& attempt) override { co_return Unit{}; }
 
-    Task<jobs::Preview> plan(Context ctx, Attempt attempt) override {
-        CO_TRY(std::ignore, check(attempt.body));
-        const auto& body = attempt.body.get_object();
+    Task<jobs::Preview> plan(Context ctx, const Attempt& attempt) override {
+        CO_TRY(const auto joined, with_joined_url(attempt.body, false));
+        CO_TRY(std::ignore, check(joined));
+        const auto& body = joined.get_object();
         jobs::Preview preview;
         const auto method = method_of(body);
         preview.change = method == "GET" || method == "HEAD" ? Outcome::Change::unchanged : Outcome::Change::unknown;
-        preview.words = fmt::format("would call {} {}", method, http_text(body, "url")); // secrets still stand as their names
+        preview.message = fmt::format("would call {} {}", method, text_at(body, "url")); // secrets are still references here
         co_return preview;
     }
 
 private:
     static Result<net::ClientRequest> request_of(const Context& ctx, const Attempt& attempt, const json::object& body) {
         net::ClientRequest request;
-        TRY(request.url, net::parse_url(http_text(body, "url")));
+        TRY(request.url, net::parse_url(text_at(body, "url")));
         request.method = method_of(body);
         request.max_answer = 1 << 20;
         if (const auto* headers = body.if_contains("headers"))
@@ -139,7 +217,7 @@ private:
             request.body = to_json_text(*document);
             if (!request.headers.has("Content-Type")) request.headers.set("Content-Type", "application/json");
         } else {
-            request.body = http_text(body, "body");
+            request.body = text_at(body, "body");
         }
         if (request.method != "GET" && request.method != "HEAD") request.headers.set("Idempotency-Key", attempt.id);
         return request;
@@ -153,7 +231,7 @@ private:
     }
 
     static Outcome judge(const net::ClientResponse& answer, const json::object& body, const std::string& method,
-                         const jobs::Masker& masker, jobs::Output& output) {
+                         const Masker& masker, jobs::Output& output) {
         auto shown = fmt::format("HTTP {} {}\n{}", answer.status, net::reason_phrase(answer.status),
                                  masker.mask_cut(answer.body.substr(0, 64 * 1024)));
         if (!shown.ends_with('\n')) shown += '\n';
@@ -167,7 +245,7 @@ private:
         }
         if (!good)
             return Outcome::failure(ErrorClass::failed,
-                                    fmt::format("it answered {} {}", answer.status, net::reason_phrase(answer.status)),
+                                    fmt::format("the peer answered {} {}", answer.status, net::reason_phrase(answer.status)),
                                     answer.status);
         auto outcome =
             Outcome::success(method == "GET" || method == "HEAD" ? Outcome::Change::unchanged : Outcome::Change::unknown);
@@ -176,7 +254,7 @@ private:
         const auto document = parse_json(answer.body);
         if (!document.ok())
             return Outcome::failure(ErrorClass::failed,
-                                    fmt::format("the answer is no JSON to take values from: {}", document.error().message),
+                                    fmt::format("the answer is not JSON, so it has no values: {}", document.error().message),
                                     answer.status);
         std::size_t size = 0;
         for (const auto& [name, pointer] : wanted->get_object()) {
@@ -189,8 +267,7 @@ private:
                                         answer.status);
             size += to_json_text(*found).size();
             if (size > 60'000)
-                return Outcome::failure(ErrorClass::failed, "the values taken from the answer are more than 60,000 bytes",
-                                        answer.status);
+                return Outcome::failure(ErrorClass::failed, "the values of the answer have more than 60,000 bytes", answer.status);
             outcome.values[name] = *found;
         }
         return outcome;

@@ -1,9 +1,9 @@
 #include "drivers/keystone/keystone.h"
 
 #include "core/log.h"
+#include "core/url_text.h"
 #include "drivers/keystone/keystone_messages.h"
 
-#include <boost/asio/ip/address.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <fmt/format.h>
 
@@ -16,16 +16,16 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t longest_answer = 1U << 20U;
-constexpr auto renew_before = 60s;       // of the expiry of our own token
-constexpr auto pause_after_refusal = 5s; // before our own login is tried again
+constexpr std::size_t max_answer_size = 1U << 20U;
+constexpr auto renew_before = 60s;       // before the service user's own token expires
+constexpr auto pause_after_refusal = 5s; // time before the next login
 
-Error not_now(const net::Url& url, int status, std::string_view what) {
+Error unexpected_status(const net::Url& url, int status, std::string_view what) {
     return {Code::unavailable, fmt::format("{} at {} answers {}", what, url.text(), status)};
 }
 
-/// What a check may end with where it is not the token's fault.
-Error cannot_ask(Error error) {
+/// The error of a check that failed for another reason than the token.
+Error keystone_unavailable(Error error) {
     if (error.code != Code::timeout && error.code != Code::cancelled && error.code != Code::throttled)
         error.code = Code::unavailable;
     return error;
@@ -45,9 +45,9 @@ public:
             CO_TRY(auto own, co_await own_token(ctx));
             net::ClientRequest request;
             request.url = tokens_;
-            request.url.target += "?nocatalog"; // which may be longer than all the rest
+            request.url.target += "?nocatalog"; // the catalog may be longer than everything else
             request.headers = {{"X-Auth-Token", own}, {"X-Subject-Token", token}, {"Accept", "application/json"}};
-            request.max_answer = longest_answer;
+            request.max_answer = max_answer_size;
             CO_TRY(auto response, co_await send(ctx, std::move(request)));
             switch (response.status) {
             case 200: {
@@ -57,16 +57,17 @@ public:
             }
             case 404: co_return Error{Code::unauthenticated, "Keystone does not know the token"};
             case 401:
-                // Ours is no longer taken: revoked, or Keystone has new keys. Unless another check has got a new one already.
+                // Our own token is refused: it was revoked, or Keystone has new keys. Another check may have renewed it meanwhile.
                 if (own_token_ == own) own_token_.clear();
                 if (attempt > 0)
                     co_return Error{Code::unavailable,
-                                    fmt::format("{} does not take the token it gave to {}", tokens_.text(), options_.user)};
+                                    fmt::format("{} refuses the token that it issued to {}", tokens_.text(), options_.user)};
                 break;
             case 403:
-                co_return Error{Code::unavailable, fmt::format("{} may not validate tokens at {}", options_.user, tokens_.text()),
+                co_return Error{Code::unavailable,
+                                fmt::format("{} has no permission to validate tokens at {}", options_.user, tokens_.text()),
                                 "give that user the role service or admin in its project"};
-            default: co_return not_now(tokens_, response.status, "the validation of a token");
+            default: co_return unexpected_status(tokens_, response.status, "the validation of a token");
             }
         }
     }
@@ -74,11 +75,11 @@ public:
 private:
     Task<net::ClientResponse> send(Context ctx, net::ClientRequest request) {
         auto response = co_await client_.send(std::move(ctx), std::move(request));
-        if (!response.ok()) co_return cannot_ask(std::move(response).error());
+        if (!response.ok()) co_return keystone_unavailable(std::move(response).error());
         co_return response;
     }
 
-    /// The token that we ask with, got anew where it is about to expire. Whoever comes while it is being got waits for it.
+    /// The service user's own token, renewed shortly before it expires. Concurrent callers wait for one login.
     Task<std::string> own_token(Context ctx) {
         if (!logged_in_) logged_in_.emplace(co_await asio::this_coro::executor);
         for (;;) {
@@ -87,19 +88,19 @@ private:
             if (!logging_in_) break;
             CO_TRY(std::ignore, co_await logged_in_->wait(ctx));
         }
-        struct Telling {
+        struct LoginInProgress {
             KeystoneSource& source;
-            explicit Telling(KeystoneSource& of) : source(of) { source.logging_in_ = true; }
-            ~Telling() {
+            explicit LoginInProgress(KeystoneSource& of) : source(of) { source.logging_in_ = true; }
+            ~LoginInProgress() {
                 source.logging_in_ = false;
                 source.logged_in_->notify_all();
             }
         };
-        const Telling telling(*this);
+        const LoginInProgress in_progress(*this);
         auto done = co_await log_in(ctx);
         refusal_.reset();
         if (!done.ok()) {
-            // Not again at once for each token that comes in: a locked account would never be unlocked.
+            // Not retried for each token: a locked account would never be unlocked.
             if (done.error().code == Code::unavailable) {
                 refusal_ = done.error();
                 refused_until_ = clock_.steady() + pause_after_refusal;
@@ -116,17 +117,19 @@ private:
         request.url.target += "?nocatalog";
         request.headers = {{"Content-Type", "application/json"}, {"Accept", "application/json"}};
         request.body = login_request(options_);
-        request.max_answer = longest_answer;
+        request.max_answer = max_answer_size;
         CO_TRY(auto response, co_await send(ctx, std::move(request)));
         if (response.status == 401)
-            co_return Error{Code::unavailable, fmt::format("{} does not take the password of {}", tokens_.text(), options_.user),
+            co_return Error{Code::unavailable, fmt::format("{} refuses the password of {}", tokens_.text(), options_.user),
                             "check user, project and password file"};
-        if (response.status != 201) co_return not_now(tokens_, response.status, fmt::format("the login of {}", options_.user));
+        if (response.status != 201)
+            co_return unexpected_status(tokens_, response.status, fmt::format("the login of {}", options_.user));
         std::string token(response.headers.get("X-Subject-Token"));
         if (!is_token_text(token)) co_return Error{Code::unavailable, fmt::format("{} answers without a token", tokens_.text())};
         CO_TRY(own_expires_at_, read_expiry(response.body));
         own_token_ = std::move(token);
-        log::debug(ctx, "logged in at {} as {} until {}", tokens_.text(), options_.user, to_rfc3339(own_expires_at_));
+        log::debug(ctx, "logged in to Keystone: url={} user={} expires_at={}", tokens_.text(), options_.user,
+                   to_rfc3339(own_expires_at_));
         co_return Unit{};
     }
 
@@ -136,22 +139,16 @@ private:
     KeystoneOptions options_;
     std::string own_token_;
     WallTime own_expires_at_{};
-    std::optional<Notifier> logged_in_; // made with the first caller's loop
+    std::optional<Notifier> logged_in_; // created on the loop of the first caller
     bool logging_in_ = false;
     std::optional<Error> refusal_;
     SteadyTime refused_until_{};
 };
 
-bool is_loopback_host(const std::string& host) {
-    boost::system::error_code error;
-    const auto address = asio::ip::make_address(host, error);
-    return error ? host == "localhost" : address.is_loopback();
-}
-
 } // namespace
 
 Result<std::unique_ptr<identity::TokenSource>> keystone_source(net::HttpClient& client, Clock& clock, KeystoneOptions options) {
-    Error error{Code::invalid, "the options of Keystone are not right"};
+    Error error{Code::invalid, "the Keystone settings are not valid"};
     const auto wrong = [&](std::string field, std::string message) {
         error.fields.push_back({"identity.keystone." + field, std::move(message)});
     };
@@ -159,11 +156,11 @@ Result<std::unique_ptr<identity::TokenSource>> keystone_source(net::HttpClient& 
     if (!url.ok())
         wrong("url", url.error().message);
     else if (url->scheme == "http" && !options.allow_plaintext && !is_loopback_host(url->host))
-        wrong("url", "must be https://, because our password goes there");
-    if (options.user.empty()) wrong("user", "is empty: who asks Keystone?");
-    if (options.password.empty()) wrong("password_file", "gives no password");
-    if (options.project.empty()) wrong("project", "is empty");
-    if (options.roles.empty()) wrong("roles", "is empty: no token would count");
+        wrong("url", "must be https://, because a password is sent there");
+    if (options.user.empty()) wrong("user", "must not be empty");
+    if (options.password.empty()) wrong("password_file", "must hold a password");
+    if (options.project.empty()) wrong("project", "must not be empty");
+    if (options.roles.empty()) wrong("roles", "must not be empty: no token would be accepted");
     if (!error.fields.empty()) {
         error.message += ": " + error.fields.front().path + " " + error.fields.front().message;
         return error;

@@ -13,22 +13,22 @@ namespace orrery::drivers {
 
 struct KeystoneOptions {
     std::string url; ///< "https://keystone:5000/v3", with or without the /v3
-    /// http:// beyond loopback: our password and every token can then be read on the way.
+    /// Allow http:// beyond loopback, where the password and every token can be read on the way.
     bool allow_plaintext = false;
-    std::string user; ///< our own, that may validate tokens
+    std::string user; ///< the service user, which is allowed to validate tokens
     std::string user_domain = "Default";
     std::string password;
     std::string project = "service";
     std::string project_domain = "Default";
-    std::map<std::string, identity::Role> roles; ///< from a Keystone role, whatever its case; the greatest counts
-    /// Where not empty, only tokens of these projects (names or ids) count.
+    std::map<std::string, identity::Role> roles; ///< by Keystone role, without regard to case; the highest role counts
+    /// Names or ids of projects; where not empty, only tokens of these projects are accepted.
     std::vector<std::string> projects;
-    Duration timeout = std::chrono::seconds(10); ///< for one check, our own login included
+    Duration timeout = std::chrono::seconds(10); ///< of one check, with the login of the service user
 };
 
-/// Asks a Keystone v3 who holds a token. Logs in as its own user when the first token comes, and again when that login has expired
-/// or is no longer taken. A user outside of our own user's domain is called name@domain. `client` verifies the certificate.
-/// `invalid` where the options cannot be right.
+/// Validates tokens with a Keystone v3. The source logs in as the service user at the first token, and again when that login
+/// expires or is refused. A user of another domain than the service user's is called name@domain. `client` verifies the
+/// certificate. Returns `invalid` where the options are not valid.
 Result<std::unique_ptr<identity::TokenSource>> keystone_source(net::HttpClient& client, Clock& clock, KeystoneOptions options);
 
 } // namespace orrery::drivers

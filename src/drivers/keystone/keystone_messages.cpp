@@ -1,6 +1,10 @@
 #include "drivers/keystone/keystone_messages.h"
 
-#include <boost/json/parse.hpp>
+#include "core/ascii.h"
+#include "drivers/rest/rest.h"
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
 #include <fmt/format.h>
 
@@ -8,36 +12,7 @@
 
 namespace orrery::drivers {
 
-namespace json = boost::json;
-
 namespace {
-
-const json::value* member(const json::value* of, std::string_view name) {
-    const auto* object = of ? of->if_object() : nullptr;
-    return object ? object->if_contains(name) : nullptr;
-}
-
-std::string text_member(const json::value* of, std::string_view name) {
-    const auto* value = member(of, name);
-    const auto* text = value ? value->if_string() : nullptr;
-    return text ? std::string(*text) : std::string();
-}
-
-std::string small_letters(std::string_view text) {
-    std::string out(text);
-    std::transform(out.begin(), out.end(), out.begin(),
-                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-    return out;
-}
-
-Result<json::value> read_body(std::string_view body) {
-    boost::system::error_code error;
-    json::parse_options options;
-    options.max_depth = 16;
-    auto value = json::parse(body, error, {}, options);
-    if (error) return Error{Code::unavailable, fmt::format("Keystone's answer is not JSON: {}", error.message())};
-    return value;
-}
 
 bool is_plain_name(std::string_view text) {
     return !text.empty() && text.size() <= 256 &&
@@ -56,43 +31,42 @@ std::string login_request(const KeystoneOptions& options) {
 }
 
 Result<WallTime> read_expiry(std::string_view body) {
-    TRY(const auto document, read_body(body));
-    auto expires_at = from_rfc3339(text_member(member(&document, "token"), "expires_at"));
-    if (!expires_at.ok()) return Error{Code::unavailable, "Keystone's answer does not say when the token expires"};
+    TRY(const auto document, read_answer("Keystone", body));
+    auto expires_at = from_rfc3339(text_at(object_at(as_object(document), "token"), "expires_at"));
+    if (!expires_at.ok()) return Error{Code::unavailable, "the answer of Keystone has no expiry of the token"};
     return *expires_at;
 }
 
 Result<identity::TokenSource::Answer> read_holder(const KeystoneOptions& options, std::string_view body) {
-    TRY(const auto document, read_body(body));
-    const auto* token = member(&document, "token");
-    const auto* user = member(token, "user");
-    auto name = text_member(user, "name");
-    const auto domain = text_member(member(user, "domain"), "name");
-    auto expires_at = from_rfc3339(text_member(token, "expires_at"));
+    TRY(const auto document, read_answer("Keystone", body));
+    const auto& token = object_at(as_object(document), "token");
+    const auto& user = object_at(token, "user");
+    auto name = text_at(user, "name");
+    const auto domain = text_at(object_at(user, "domain"), "name");
+    auto expires_at = from_rfc3339(text_at(token, "expires_at"));
     if (!is_plain_name(name) || !is_plain_name(domain) || !expires_at.ok())
-        return Error{Code::unavailable, "Keystone's answer does not say whose token it is"};
-    if (small_letters(domain) != small_letters(options.user_domain)) name += "@" + domain;
+        return Error{Code::unavailable, "the answer of Keystone does not name the holder of the token"};
+    if (ascii_lower(domain) != ascii_lower(options.user_domain)) name += "@" + domain;
 
     const auto refused = [&](std::string why) {
         return Error{Code::unauthenticated, fmt::format("the token of {} {}", name, why)};
     };
     if (!options.projects.empty()) {
-        const auto* project = member(token, "project");
-        const auto project_name = text_member(project, "name"), project_id = text_member(project, "id");
+        const auto& project = object_at(token, "project");
+        const auto project_name = text_at(project, "name"), project_id = text_at(project, "id");
+        const auto project_domain = ascii_lower(text_at(object_at(project, "domain"), "name"));
         const bool wanted = std::any_of(options.projects.begin(), options.projects.end(), [&](const auto& one) {
-            // A name means something in one domain only; an id everywhere.
+            // An id is unique; a name is unique only within its domain.
             return !one.empty() &&
-                   (one == project_id || (one == project_name && small_letters(text_member(member(project, "domain"), "name")) ==
-                                                                     small_letters(options.project_domain)));
+                   (one == project_id || (one == project_name && project_domain == ascii_lower(options.project_domain)));
         });
-        if (!wanted) return refused("is not of a project that counts here");
+        if (!wanted) return refused("belongs to a project that is not in identity.keystone.projects");
     }
     auto role = identity::Role::nobody;
-    if (const auto* roles = member(token, "roles"); roles && roles->is_array())
-        for (const auto& held : roles->get_array())
-            for (const auto& [theirs, ours] : options.roles)
-                if (small_letters(theirs) == small_letters(text_member(&held, "name"))) role = std::max(role, ours);
-    if (role == identity::Role::nobody) return refused("has no role that counts here");
+    for (const auto& held : array_at(token, "roles"))
+        for (const auto& [theirs, ours] : options.roles)
+            if (ascii_lower(theirs) == ascii_lower(text_at(as_object(held), "name"))) role = std::max(role, ours);
+    if (role == identity::Role::nobody) return refused("has no role that is in identity.keystone.roles");
 
     identity::TokenSource::Answer answer;
     answer.principal.user = std::move(name);

@@ -7,17 +7,17 @@
 
 namespace orrery::drivers {
 
-/// The body of our own login: password, scoped to our project.
+/// The body of the service user's login: password, scoped to its project.
 std::string login_request(const KeystoneOptions& options);
 
-/// When the token that an answer describes expires; `unavailable` where it does not say.
+/// The expiry of the token in an answer; `unavailable` where the answer has none.
 Result<WallTime> read_expiry(std::string_view body);
 
-/// Who holds the token that an answer to its validation describes. `unauthenticated`: none of its roles is one of ours, or its
-/// project is not wanted; `unavailable`: not what Keystone answers.
+/// The holder of the token in the answer to a validation. `unauthenticated`: none of its roles maps to one of ours, or its project
+/// is not accepted; `unavailable`: the body is not an answer of Keystone.
 Result<identity::TokenSource::Answer> read_holder(const KeystoneOptions& options, std::string_view body);
 
-/// May it be sent in a header? Printable ASCII, of a length that tokens have.
+/// Can the token be sent in a header? Printable ASCII, at most 8192 characters.
 bool is_token_text(std::string_view token);
 
 } // namespace orrery::drivers

@@ -46,7 +46,7 @@ TEST(KeystoneMessages, TheLoginNamesUserDomainAndProject) {
     EXPECT_EQ(body.at_pointer("/auth/scope/project/name").as_string(), "service");
 }
 
-TEST(KeystoneMessages, TheGreatestRoleCounts) {
+TEST(KeystoneMessages, TheHighestRoleCounts) {
     const auto answer = read_holder(sound_keystone(), recorded);
     ASSERT_TRUE(answer.ok()) << answer.error().text();
     EXPECT_EQ(answer->principal.user, "carol");
@@ -54,13 +54,13 @@ TEST(KeystoneMessages, TheGreatestRoleCounts) {
     EXPECT_EQ(to_rfc3339(answer->expires_at), "2026-11-16T07:12:44.000Z");
 }
 
-TEST(KeystoneMessages, AUserOfAnotherDomainIsCalledAfterIt) {
+TEST(KeystoneMessages, TheNameOfAUserOfAnotherDomainIncludesTheDomain) {
     const auto answer = read_holder(sound_keystone(), changed(R"("name": "Default")", R"("name": "Partners")"));
     ASSERT_TRUE(answer.ok()) << answer.error().text();
     EXPECT_EQ(answer->principal.user, "carol@Partners");
 }
 
-TEST(KeystoneMessages, WithoutARoleOfOursItDoesNotCount) {
+TEST(KeystoneMessages, ATokenWithoutAMappedRoleIsRefused) {
     auto options = sound_keystone();
     options.roles = {{"admin", Role::admin}};
     const auto answer = read_holder(options, recorded);
@@ -68,7 +68,7 @@ TEST(KeystoneMessages, WithoutARoleOfOursItDoesNotCount) {
     EXPECT_EQ(answer.error().code, Code::unauthenticated);
 }
 
-TEST(KeystoneMessages, OtherProjectsDoNotCountWhereSomeAreNamed) {
+TEST(KeystoneMessages, TokensOfOtherProjectsAreRefusedIfProjectsAreConfigured) {
     auto options = sound_keystone();
     for (const auto* wanted : {"cloud", "9e2f6f0b7d0c4b5d9a8e7c6b5a4f3e2d"}) {
         options.projects = {"another", wanted};
@@ -76,7 +76,7 @@ TEST(KeystoneMessages, OtherProjectsDoNotCountWhereSomeAreNamed) {
     }
     options.projects = {"another"};
     EXPECT_EQ(read_holder(options, recorded).error().code, Code::unauthenticated);
-    // A project of that name in a domain where anybody may make projects.
+    // A project of that name in a domain where every user may create projects.
     options.projects = {"cloud"};
     const auto elsewhere = changed(R"("project": {"domain": {"id": "default", "name": "Default"})",
                                    R"("project": {"domain": {"id": "d2", "name": "Partners"})");
@@ -85,7 +85,7 @@ TEST(KeystoneMessages, OtherProjectsDoNotCountWhereSomeAreNamed) {
     EXPECT_EQ(read_holder(options, changed(R"("project":)", R"("system":)")).error().code, Code::unauthenticated);
 }
 
-TEST(KeystoneMessages, WhatIsCutOffOrOtherwiseOddIsNoAnswer) {
+TEST(KeystoneMessages, TruncatedOrMalformedAnswersAreUnavailable) {
     const auto options = sound_keystone();
     for (std::size_t length = 0; length < recorded.size(); ++length) {
         const auto answer = read_holder(options, recorded.substr(0, length));
@@ -102,7 +102,7 @@ TEST(KeystoneMessages, WhatIsCutOffOrOtherwiseOddIsNoAnswer) {
     EXPECT_FALSE(read_holder(options, std::string(100'000, '[')).ok());
 }
 
-TEST(KeystoneMessages, OnlyWhatMayStandInAHeaderIsAToken) {
+TEST(KeystoneMessages, OnlyPrintableAsciiIsAToken) {
     EXPECT_TRUE(is_token_text("gAAAAABl-_x="));
     for (const auto& bad : {std::string(), std::string("a b"), std::string("a\r\nX-Evil: 1"), std::string("a\0b", 3),
                             std::string("\xc3\xa4"), std::string(8193, 'a')})

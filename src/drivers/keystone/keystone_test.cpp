@@ -1,6 +1,6 @@
-#include "core/testing.h"
+#include "core/test_fixture.h"
 #include "drivers/keystone/keystone.h"
-#include "net/http_testing.h"
+#include "net/http_fixture.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -15,8 +15,8 @@ using identity::Role;
 namespace {
 
 /// What the driver needs of Keystone: a login, and the validation of tokens. tests/conformance/keystone asks the real one the same.
-struct FakeKeystone final : net::peers::PlayedService {
-    using PlayedService::PlayedService;
+struct FakeKeystone final : net::peers::FakeHttpService {
+    using FakeHttpService::FakeHttpService;
 
     Task<Unit> serve(Context ctx, net::Request& request, net::BodyReader& body, net::ResponseWriter& out) override {
         CO_TRY(const auto text, co_await net::read_all(ctx, body, 65536));
@@ -82,7 +82,7 @@ asio::awaitable<void> ask_into(identity::TokenSource& source, std::string token,
 
 } // namespace
 
-CO_TEST(Keystone, SaysWhoHoldsAToken) {
+CO_TEST(Keystone, ReturnsTheHolderOfAToken) {
     FakeKeystone keystone(loop.get_executor());
     keystone.add("carols", "carol", "reader");
     auto source = keystone.source(keystone.options());
@@ -97,7 +97,7 @@ CO_TEST(Keystone, SaysWhoHoldsAToken) {
     EXPECT_EQ(keystone.logins, 1);
 }
 
-CO_TEST(Keystone, LogsInAgainWhenItsOwnTokenIsNoLongerTaken) {
+CO_TEST(Keystone, LogsInAgainWhenItsOwnTokenIsRefused) {
     FakeKeystone keystone(loop.get_executor());
     keystone.add("carols", "carol", "reader");
     auto source = keystone.source(keystone.options());
@@ -127,7 +127,7 @@ CO_TEST(Keystone, LogsInAgainBeforeItsOwnTokenExpires) {
     EXPECT_EQ(keystone.logins, 2);
 }
 
-CO_TEST(Keystone, ManyAtOnceLogInOnce) {
+CO_TEST(Keystone, ConcurrentRequestsShareOneLogin) {
     FakeKeystone keystone(loop.get_executor());
     keystone.add("carols", "carol", "reader");
     auto source = keystone.source(keystone.options());
@@ -140,7 +140,7 @@ CO_TEST(Keystone, ManyAtOnceLogInOnce) {
     EXPECT_EQ(keystone.logins, 1);
 }
 
-CO_TEST(Keystone, AnExpiredTokenDoesNotCount) {
+CO_TEST(Keystone, AnExpiredTokenIsRefused) {
     FakeKeystone keystone(loop.get_executor());
     keystone.add("carols", "carol", "reader", to_rfc3339(keystone.clock.wall() - 1s));
     auto source = keystone.source(keystone.options());
@@ -150,7 +150,7 @@ CO_TEST(Keystone, AnExpiredTokenDoesNotCount) {
     EXPECT_EQ(answer.error().code, Code::unauthenticated);
 }
 
-CO_TEST(Keystone, AWrongServicePasswordIsTriedSeldomAndNamesNoSecret) {
+CO_TEST(Keystone, AWrongServicePasswordIsRetriedSeldomAndNotShown) {
     FakeKeystone keystone(loop.get_executor());
     auto options = keystone.options();
     options.password = "not that one";
@@ -171,7 +171,7 @@ CO_TEST(Keystone, AWrongServicePasswordIsTriedSeldomAndNamesNoSecret) {
     CO_ASSERT_OK(answer);
 }
 
-CO_TEST(Keystone, TroubleThereIsNotARefusal) {
+CO_TEST(Keystone, AnErrorOfKeystoneIsNotARefusal) {
     FakeKeystone keystone(loop.get_executor());
     keystone.add("carols", "carol", "reader");
     auto source = keystone.source(keystone.options());
@@ -195,7 +195,7 @@ CO_TEST(Keystone, TroubleThereIsNotARefusal) {
     CO_ASSERT_OK(fine);
 }
 
-CO_TEST(Keystone, OneThatHangsIsWaitedForSoLongAndNoLonger) {
+CO_TEST(Keystone, AServerThatHangsIsATimeout) {
     FakeKeystone keystone(loop.get_executor());
     auto options = keystone.options();
     options.timeout = 200ms;
@@ -210,7 +210,7 @@ CO_TEST(Keystone, OneThatHangsIsWaitedForSoLongAndNoLonger) {
     EXPECT_LT(took, 5s);
 }
 
-CO_TEST(Keystone, OneThatIsDownIsUnavailable) {
+CO_TEST(Keystone, AServerThatIsDownIsUnavailable) {
     FakeKeystone keystone(loop.get_executor());
     auto source = keystone.source(keystone.options());
     co_await keystone.server.stop(0s);
@@ -230,7 +230,7 @@ CO_TEST(Keystone, ATokenThatCouldForgeAHeaderIsNotSent) {
     EXPECT_EQ(keystone.logins + keystone.validations, 0);
 }
 
-CO_TEST(Keystone, RefusesOptionsThatCannotBeRight) {
+CO_TEST(Keystone, RefusesInvalidOptions) {
     net::HttpClient client(loop.get_executor(), {});
     VirtualClock clock;
     const auto first_wrong = [&](const std::string& url, const std::string& user, bool allow) {

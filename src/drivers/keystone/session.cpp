@@ -20,11 +20,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t longest_login_answer = 8U << 20U; // with a catalog
-constexpr auto after_refusal = 5s;                      // before a login is tried again
+constexpr std::size_t max_login_answer = 8U << 20U; // it has the catalog of services
+constexpr auto after_refusal = 5s;                  // time before the next login
 
 std::string credential_request(const OpenstackLogin& login) {
-    // No scope: a credential has its own, and Keystone refuses another.
+    // No scope: a credential has its own scope, and Keystone refuses a second one.
     json::object identity{{"methods", json::array{"application_credential"}},
                           {"application_credential", json::object{{"id", login.credential}, {"secret", login.credential_secret}}}};
     return json::serialize(json::object{{"auth", json::object{{"identity", std::move(identity)}}}});
@@ -42,14 +42,14 @@ std::string session_request(const OpenstackLogin& login) {
 }
 
 /// Endpoints by type of service.
-std::map<std::string, std::string> read_catalog(const OpenstackLogin& login, const json::value* token) {
+std::map<std::string, std::string> read_catalog(const OpenstackLogin& login, const json::object& token) {
     std::map<std::string, std::string> out;
-    for (const auto& service : list_at(token, "catalog"))
-        for (const auto& endpoint : list_at(&service, "endpoints")) {
-            if (text_at(&endpoint, "interface") != login.interface_) continue;
-            const auto region = text_at(&endpoint, "region_id");
-            if (!login.region.empty() && region != login.region && text_at(&endpoint, "region") != login.region) continue;
-            out.try_emplace(text_at(&service, "type"), text_at(&endpoint, "url"));
+    for (const auto& service : array_at(token, "catalog"))
+        for (const auto& endpoint : array_at(as_object(service), "endpoints")) {
+            if (text_at(as_object(endpoint), "interface") != login.interface_) continue;
+            const auto region = text_at(as_object(endpoint), "region_id");
+            if (!login.region.empty() && region != login.region && text_at(as_object(endpoint), "region") != login.region) continue;
+            out.try_emplace(text_at(as_object(service), "type"), text_at(as_object(endpoint), "url"));
         }
     return out;
 }
@@ -71,13 +71,13 @@ public:
             request.max_answer = call.max_answer;
             CO_TRY(auto answer, co_await client_.send(ctx, std::move(request)));
             if (answer.status != 401 || attempt > 0) co_return std::move(answer);
-            // Revoked, or Keystone has new keys. Unless somebody else has got a new one already.
+            // The token was revoked, or Keystone has new keys. Another call may have renewed it meanwhile.
             if (token_ == token) token_.clear();
         }
     }
 
 private:
-    std::string who() const { return login_.credential.empty() ? login_.user : "the application credential"; }
+    std::string login_name() const { return login_.credential.empty() ? login_.user : "the application credential"; }
 
     Result<net::Url> url_of(const Call& call) const {
         auto endpoint = call.endpoint;
@@ -87,11 +87,11 @@ private:
                 return Error{Code::not_found,
                              fmt::format("Keystone's catalog has no {} endpoint of the service {}{}", login_.interface_,
                                          call.service, login_.region.empty() ? "" : " in region " + login_.region),
-                             "add it to the catalog, or give the endpoint itself"};
+                             "add it to the catalog, or set the endpoint"};
             endpoint = found->second;
         }
         TRY(auto url, api_base(fmt::format("the endpoint of {}", call.service), endpoint, login_.allow_plaintext));
-        // "http://dns:9001" and "http://dns:9001/v2/" are both in use.
+        // Catalogs have both forms: "http://dns:9001" and "http://dns:9001/v2/".
         const auto version = call.path.substr(0, call.path.find('/', 1));
         if (url.target.ends_with(version)) url.target.resize(url.target.size() - version.size());
         url.target += call.path;
@@ -106,25 +106,25 @@ private:
             if (!logging_in_) break;
             CO_TRY(std::ignore, co_await logged_in_->wait(ctx));
         }
-        struct Telling {
+        struct LoginInProgress {
             Session& session;
-            explicit Telling(Session& of) : session(of) { session.logging_in_ = true; }
-            ~Telling() {
+            explicit LoginInProgress(Session& of) : session(of) { session.logging_in_ = true; }
+            ~LoginInProgress() {
                 session.logging_in_ = false;
                 session.logged_in_->notify_all();
             }
         };
-        const Telling telling(*this);
+        const LoginInProgress in_progress(*this);
         auto done = co_await log_in(ctx);
         refusal_.reset();
         if (done.ok()) co_return token_;
-        // A token that was to be renewed in good time is good until it ends.
+        // Renewal begins early, so the old token is still valid.
         if (!token_.empty() && clock_.wall() < expires_at_) {
             renew_at_ = std::min(expires_at_, clock_.wall() + 10s);
-            log::warn(ctx, "the token for {} is not renewed yet: {}", who(), done.error().text());
+            log::warn(ctx, "Keystone token not renewed: login=\"{}\" error=\"{}\"", login_name(), done.error().text());
             co_return token_;
         }
-        // Not again at once for each call: a locked account would never be unlocked.
+        // Not retried for each call: a locked account would never be unlocked.
         if (done.error().code == Code::unauthenticated) {
             refusal_ = done.error();
             refused_until_ = clock_.steady() + after_refusal;
@@ -138,11 +138,11 @@ private:
         request.url = tokens_;
         request.headers = {{"Content-Type", "application/json"}, {"Accept", "application/json"}};
         request.body = session_request(login_);
-        request.max_answer = longest_login_answer;
+        request.max_answer = max_login_answer;
         CO_TRY(const auto answer, co_await client_.send(ctx, std::move(request)));
         if (answer.status == 401)
             co_return Error{Code::unauthenticated,
-                            fmt::format("Keystone at {} does not take the login of {}", tokens_.origin(), who()),
+                            fmt::format("Keystone at {} refuses the login of {}", tokens_.origin(), login_name()),
                             "check user, project and password, or the application credential"};
         if (answer.status != 201)
             co_return Error{Code::unavailable,
@@ -152,7 +152,7 @@ private:
             co_return Error{Code::unavailable, fmt::format("Keystone at {} answers without a token", tokens_.origin())};
         CO_TRY(const auto document, read_answer("Keystone", answer.body));
         CO_TRY(const auto expires_at, read_expiry(answer.body));
-        catalog_ = read_catalog(login_, at(&document, "token"));
+        catalog_ = read_catalog(login_, object_at(as_object(document), "token"));
         token_ = std::move(token);
         expires_at_ = expires_at;
         const auto now = clock_.wall();
@@ -167,7 +167,7 @@ private:
     std::string token_;
     WallTime expires_at_{}, renew_at_{};
     std::map<std::string, std::string> catalog_;
-    std::optional<Notifier> logged_in_; // made with the first caller's loop
+    std::optional<Notifier> logged_in_; // created on the loop of the first caller
     bool logging_in_ = false;
     std::optional<Error> refusal_;
     SteadyTime refused_until_{};
@@ -183,11 +183,11 @@ Result<std::shared_ptr<OpenstackSession>> OpenstackSession::make(net::HttpClient
         error.fields.push_back({fmt::format("{}.{}", where, field), std::move(why)});
     };
     if (login.credential.empty()) {
-        if (login.user.empty()) wrong("user", "is empty: who logs in?");
-        if (login.password.empty()) wrong("password", "gives no password");
-        if (login.project.empty()) wrong("project", "is empty");
+        if (login.user.empty()) wrong("user", "must not be empty without an application credential");
+        if (login.password.empty()) wrong("password", "must not be empty");
+        if (login.project.empty()) wrong("project", "must not be empty");
     } else if (login.credential_secret.empty()) {
-        wrong("credential_secret", "gives no secret");
+        wrong("credential_secret", "must not be empty");
     }
     if (login.interface_ != "public" && login.interface_ != "internal" && login.interface_ != "admin")
         wrong("interface", fmt::format("must be public, internal or admin, not \"{}\"", login.interface_));

@@ -1,6 +1,6 @@
-#include "core/testing.h"
+#include "core/test_fixture.h"
 #include "drivers/keystone/session.h"
-#include "net/http_testing.h"
+#include "net/http_fixture.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -15,8 +15,8 @@ using ::testing::Not;
 namespace {
 
 /// A Keystone and a service of its catalog, at one address.
-struct FakeCloud final : net::peers::PlayedService {
-    using PlayedService::PlayedService;
+struct FakeCloud final : net::peers::FakeHttpService {
+    using FakeHttpService::FakeHttpService;
     Task<Unit> serve(Context ctx, net::Request& request, net::BodyReader& body, net::ResponseWriter& out) override {
         CO_TRY(const auto text, co_await net::read_all(ctx, body, 65536));
         if (request.target.path == "/v3/auth/tokens") {
@@ -56,7 +56,7 @@ Task<net::ClientResponse> zones(OpenstackSession& session) {
 
 } // namespace
 
-CO_TEST(OpenstackSession, FindsTheServiceHoweverItsEndpointIsWritten) {
+CO_TEST(OpenstackSession, FindsTheServiceInEveryFormOfEndpoint) {
     FakeCloud cloud(loop.get_executor());
     for (const auto* suffix : {"", "/", "/v2", "/v2/", "/dns", "/dns/v2"}) {
         cloud.suffix = suffix;
@@ -70,7 +70,7 @@ CO_TEST(OpenstackSession, FindsTheServiceHoweverItsEndpointIsWritten) {
                                         "GET /dns/v2/zones"));
 }
 
-CO_TEST(OpenstackSession, LogsInOnceAndAgainWhenTheTokenAgesOrIsRefused) {
+CO_TEST(OpenstackSession, LogsInOnceAndAgainWhenTheTokenExpiresOrIsRefused) {
     FakeCloud cloud(loop.get_executor());
     auto session = cloud.session();
     for (int i = 0; i < 3; ++i) CO_ASSERT_OK(co_await zones(*session));
@@ -83,7 +83,7 @@ CO_TEST(OpenstackSession, LogsInOnceAndAgainWhenTheTokenAgesOrIsRefused) {
     CO_ASSERT_OK(after);
     EXPECT_EQ(after->status, 202);
     EXPECT_EQ(cloud.logins, 3);
-    // A Keystone that is away while the old token still lives is no reason to stop.
+    // If Keystone is unavailable and the old token is still valid, the session continues.
     cloud.keystone_down = true;
     cloud.clock.advance(85s);
     auto meanwhile = co_await zones(*session);
@@ -96,7 +96,7 @@ CO_TEST(OpenstackSession, LogsInOnceAndAgainWhenTheTokenAgesOrIsRefused) {
     EXPECT_EQ(too_late.error().code, Code::unavailable);
 }
 
-CO_TEST(OpenstackSession, ARefusedLoginIsNotRepeatedAtOnceAndNamesNoSecret) {
+CO_TEST(OpenstackSession, ARefusedLoginIsNotRepeatedAtOnceAndShowsNoSecret) {
     FakeCloud cloud(loop.get_executor());
     auto session = cloud.session({.user = "svc", .password = "wrong one"});
     for (int i = 0; i < 5; ++i) {
@@ -117,7 +117,7 @@ CO_TEST(OpenstackSession, AnApplicationCredentialAsksForNoScope) {
     EXPECT_THAT(cloud.last_login, Not(HasSubstr("scope")));
 }
 
-CO_TEST(OpenstackSession, SaysWhatIsMissingFromTheCatalog) {
+CO_TEST(OpenstackSession, NamesTheServiceThatIsMissingFromTheCatalog) {
     FakeCloud cloud(loop.get_executor());
     auto session = cloud.session({.user = "svc", .password = "the password", .region = "three"});
     auto answer = co_await zones(*session);
@@ -127,7 +127,7 @@ CO_TEST(OpenstackSession, SaysWhatIsMissingFromTheCatalog) {
     EXPECT_THAT(answer.error().message, HasSubstr("region three"));
 }
 
-CO_TEST(OpenstackSession, RefusesLoginsThatCannotBeRight) {
+CO_TEST(OpenstackSession, RefusesInvalidLogins) {
     net::HttpClient client(loop.get_executor(), {});
     VirtualClock clock;
     const auto first_wrong = [&](OpenstackLogin login) {

@@ -1,10 +1,11 @@
 #include "drivers/ldap/ldap.h"
 
+#include "core/ascii.h"
 #include "core/log.h"
+#include "core/url_text.h"
 #include "drivers/ldap/ldap_connection.h"
 #include "drivers/ldap/ldap_text.h"
 
-#include <boost/asio/ip/address.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <fmt/format.h>
@@ -16,8 +17,8 @@ namespace orrery::drivers {
 
 namespace {
 
-constexpr std::size_t threads = 2, most_under_way = 32;
-constexpr int most_groups = 1000;
+constexpr std::size_t threads = 2, max_in_progress = 32;
+constexpr int max_groups = 1000;
 
 /// The host of "ldap://host:port/...", IPv6 without brackets.
 std::string host_of(std::string_view url) {
@@ -27,28 +28,22 @@ std::string host_of(std::string_view url) {
     return std::string(rest.substr(0, rest.find(':')));
 }
 
-bool is_loopback(const std::string& host) {
-    boost::system::error_code error;
-    const auto address = asio::ip::make_address(host, error);
-    return error ? host == "localhost" : address.is_loopback();
-}
-
 struct Answer {
-    std::optional<identity::Principal> principal; // nothing: not known
-    std::string refusal;                          // for the log; never for the user
+    std::optional<identity::Principal> principal; // nothing: the directory has no such user
+    std::string refusal;                          // for the log, never for the user
 };
 
 identity::Role role_of(const LdapOptions& options, const std::vector<std::string>& group_names) {
     auto role = identity::Role::nobody;
     for (const auto& [group, gives] : options.roles) {
-        const auto wanted = fold_case(group);
-        if (std::any_of(group_names.begin(), group_names.end(), [&](const auto& name) { return fold_case(name) == wanted; }))
+        const auto wanted = ascii_lower(group);
+        if (std::any_of(group_names.begin(), group_names.end(), [&](const auto& name) { return ascii_lower(name) == wanted; }))
             role = std::max(role, gives);
     }
     return role;
 }
 
-/// Every name the user's groups go by: their DN and cn.
+/// The names of the user's groups: DN and cn of each.
 Result<std::vector<std::string>> groups_of(LdapConnection& connection, const LdapOptions& options, const std::string& user,
                                            const LdapConnection::Entry& entry) {
     std::vector<std::string> names;
@@ -62,7 +57,7 @@ Result<std::vector<std::string>> groups_of(LdapConnection& connection, const Lda
         return names;
     }
     TRY(const auto groups,
-        connection.search(options.group_base, fill_filter(options.group_filter, user, entry.dn), {"cn"}, most_groups));
+        connection.search(options.group_base, fill_filter(options.group_filter, user, entry.dn), {"cn"}, max_groups));
     for (const auto& group : groups) {
         names.push_back(group.dn);
         if (const auto found = group.attributes.find("cn"); found != group.attributes.end())
@@ -71,19 +66,19 @@ Result<std::vector<std::string>> groups_of(LdapConnection& connection, const Lda
     return names;
 }
 
-Result<Answer> ask(const LdapOptions& options, const std::string& user, const std::string& password, SteadyTime deadline,
-                   std::shared_ptr<Scissors> scissors) {
-    LdapConnection::Options how;
-    how.url = options.url;
-    how.ca = options.ca;
-    how.start_tls = options.url.starts_with("ldap:") && !options.plain_on_loopback;
-    how.deadline = deadline;
-    how.scissors = std::move(scissors);
-    TRY(auto connection, LdapConnection::open(how));
+Result<Answer> check_password(const LdapOptions& options, const std::string& user, const std::string& password, SteadyTime deadline,
+                              std::shared_ptr<ConnectionAborter> aborter) {
+    LdapConnection::Options to;
+    to.url = options.url;
+    to.ca = options.ca;
+    to.start_tls = options.url.starts_with("ldap:") && !options.plain_on_loopback;
+    to.deadline = deadline;
+    to.aborter = std::move(aborter);
+    TRY(auto connection, LdapConnection::open(to));
     if (!options.bind_dn.empty()) {
-        TRY(const bool taken, connection.bind(options.bind_dn, options.bind_password));
-        if (!taken)
-            return Error{Code::unavailable, fmt::format("{} does not take the password of {}", options.url, options.bind_dn),
+        TRY(const bool accepted, connection.bind(options.bind_dn, options.bind_password));
+        if (!accepted)
+            return Error{Code::unavailable, fmt::format("{} refuses the password of {}", options.url, options.bind_dn),
                          "check bind_dn and its password file"};
     }
     auto found =
@@ -96,17 +91,17 @@ Result<Answer> ask(const LdapOptions& options, const std::string& user, const st
 
     identity::Principal principal;
     principal.user = user;
-    if (const auto named = entry.attributes.find(fold_case(options.user_attribute));
+    if (const auto named = entry.attributes.find(ascii_lower(options.user_attribute));
         named != entry.attributes.end() && !named->second.empty()) {
-        // An entry may have several; the one that was typed is as good as any.
+        // An entry may have several names; the one that was typed is preferred.
         const auto& names = named->second;
         const auto typed =
-            std::find_if(names.begin(), names.end(), [&](const auto& name) { return fold_case(name) == fold_case(user); });
+            std::find_if(names.begin(), names.end(), [&](const auto& name) { return ascii_lower(name) == ascii_lower(user); });
         principal.user = typed != names.end() ? *typed : names.front();
     }
     TRY(const auto groups, groups_of(connection, options, user, entry));
     const auto role = role_of(options, groups);
-    // The password is tried in any case, so that what follows takes the same time whoever it is.
+    // The bind is made even without a role, so that the time of the check does not reveal whether the user has one.
     TRY(const bool right, connection.bind(entry.dn, password));
     if (!right) return Answer{identity::Principal{}, "the directory refuses the password"};
     if (role == identity::Role::nobody)
@@ -115,51 +110,51 @@ Result<Answer> ask(const LdapOptions& options, const std::string& user, const st
     return Answer{std::move(principal), {}};
 }
 
-/// One check in the list of those under way, while it lives.
-struct UnderWay {
-    using List = std::list<std::shared_ptr<Scissors>>;
-    explicit UnderWay(std::shared_ptr<List> list_)
-        : scissors(std::make_shared<Scissors>()), list(std::move(list_)), place(list->insert(list->end(), scissors)) {}
-    ~UnderWay() { list->erase(place); }
-    UnderWay(const UnderWay&) = delete;
-    UnderWay& operator=(const UnderWay&) = delete;
+/// Registers a check in the list of checks in progress, while the object exists.
+struct CheckInProgress {
+    using List = std::list<std::shared_ptr<ConnectionAborter>>;
+    explicit CheckInProgress(std::shared_ptr<List> list_)
+        : aborter(std::make_shared<ConnectionAborter>()), list(std::move(list_)), entry(list->insert(list->end(), aborter)) {}
+    ~CheckInProgress() { list->erase(entry); }
+    CheckInProgress(const CheckInProgress&) = delete;
+    CheckInProgress& operator=(const CheckInProgress&) = delete;
 
-    std::shared_ptr<Scissors> scissors;
-    std::shared_ptr<List> list; // which a coroutine that is destroyed late may outlive its source with
-    List::iterator place;
+    std::shared_ptr<ConnectionAborter> aborter;
+    std::shared_ptr<List> list; // shared: a coroutine that is destroyed late outlives the source
+    List::iterator entry;
 };
 
 class LdapSource final : public identity::PasswordSource {
 public:
     explicit LdapSource(LdapOptions options) : options_(std::make_shared<const LdapOptions>(std::move(options))), pool_(threads) {}
     ~LdapSource() override {
-        for (const auto& scissors : *under_way_) scissors->cut();
+        for (const auto& aborter : *in_progress_) aborter->abort();
         pool_.join();
     }
 
     std::string name() const override { return "ldap"; }
 
     Task<std::optional<identity::Principal>> check(Context ctx, std::string user, std::string password) override {
-        // RFC 4513 5.1.2: a bind with a name and no password succeeds, as nobody.
-        if (user.empty() || password.empty()) co_return Error{Code::unauthenticated, "a user and a password are needed"};
-        if (under_way_->size() >= most_under_way)
-            co_return Error{Code::throttled, "too many logins wait for the directory", "try again in some seconds"};
+        // RFC 4513 5.1.2: a bind with a name and an empty password succeeds, as an anonymous bind.
+        if (user.empty() || password.empty()) co_return Error{Code::unauthenticated, "a login needs a user and a password"};
+        if (in_progress_->size() >= max_in_progress)
+            co_return Error{Code::throttled, "too many logins wait for the directory", "try again in a few seconds"};
         const auto deadline = std::min(real_clock().steady() + options_->timeout, ctx.deadline().value_or(SteadyTime::max()));
-        const UnderWay mine(under_way_);
+        const CheckInProgress mine(in_progress_);
         asio::steady_timer at_deadline(co_await asio::this_coro::executor, deadline);
-        at_deadline.async_wait([scissors = mine.scissors](boost::system::error_code error) {
-            if (!error) scissors->cut();
+        at_deadline.async_wait([aborter = mine.aborter](boost::system::error_code error) {
+            if (!error) aborter->abort();
         });
         auto work = [options = options_, user, password = std::move(password), deadline,
-                     scissors = mine.scissors]() -> Result<Answer> {
+                     aborter = mine.aborter]() -> Result<Answer> {
             if (real_clock().steady() >= deadline)
-                return Error{Code::timeout, fmt::format("{} was not asked in time: others are waiting for it", options->url)};
-            return ask(*options, user, password, deadline, scissors);
+                return Error{Code::timeout, fmt::format("no connection to {} in time: other logins wait for it", options->url)};
+            return check_password(*options, user, password, deadline, aborter);
         };
         CO_TRY(auto answer, co_await blocking(pool_, std::move(work)));
         if (!answer.principal) co_return std::optional<identity::Principal>();
         if (!answer.refusal.empty()) {
-            log::info(ctx, "ldap: a login is refused: {}", answer.refusal);
+            log::info(ctx, "LDAP login refused: reason=\"{}\"", answer.refusal);
             co_return Error{Code::unauthenticated, "the directory refuses the login"};
         }
         co_return answer.principal;
@@ -168,13 +163,13 @@ public:
 private:
     std::shared_ptr<const LdapOptions> options_;
     Pool pool_;
-    std::shared_ptr<UnderWay::List> under_way_ = std::make_shared<UnderWay::List>();
+    std::shared_ptr<CheckInProgress::List> in_progress_ = std::make_shared<CheckInProgress::List>();
 };
 
 } // namespace
 
 Result<std::unique_ptr<identity::PasswordSource>> ldap_source(LdapOptions options) {
-    Error error{Code::invalid, "the options of the LDAP directory are not right"};
+    Error error{Code::invalid, "the LDAP settings are not valid"};
     const auto wrong = [&](std::string field, std::string message) {
         error.fields.push_back({"identity.ldap." + field, std::move(message)});
     };
@@ -183,17 +178,18 @@ Result<std::unique_ptr<identity::PasswordSource>> ldap_source(LdapOptions option
         wrong("url", "must begin with ldaps:// or ldap://");
     else if (options.url.find_first_of(" ,") != std::string::npos || host_of(options.url).empty())
         wrong("url", "must name one host");
-    if (options.plain_on_loopback && plain && !is_loopback(host_of(options.url)))
-        wrong("url", "must be a loopback address where TLS is not used");
+    if (has_userinfo(options.url)) wrong("url", "must not hold a user; set bind_dn and bind_password_file");
+    if (options.plain_on_loopback && plain && !is_loopback_host(host_of(options.url)))
+        wrong("url", "must be a loopback address without TLS");
     if (options.plain_on_loopback && encrypted) options.plain_on_loopback = false;
-    if (options.user_base.empty()) wrong("user_base", "is empty: where are the users?");
-    if (options.user_filter.find("{user}") == std::string::npos) wrong("user_filter", "has no {user} in it");
+    if (options.user_base.empty()) wrong("user_base", "must not be empty");
+    if (options.user_filter.find("{user}") == std::string::npos) wrong("user_filter", "must contain {user}");
     if (!options.group_base.empty() && options.group_filter.find("{dn}") == std::string::npos &&
         options.group_filter.find("{user}") == std::string::npos)
-        wrong("group_filter", "has neither {dn} nor {user} in it");
+        wrong("group_filter", "must contain {dn} or {user}");
     if (!options.bind_dn.empty() && options.bind_password.empty()) wrong("bind_dn", "needs a password");
-    if (options.roles.empty()) wrong("roles", "is empty: nobody could log in");
-    if (options.user_attribute.empty()) wrong("user_attribute", "is empty");
+    if (options.roles.empty()) wrong("roles", "must not be empty: no user could log in");
+    if (options.user_attribute.empty()) wrong("user_attribute", "must not be empty");
     if (!error.fields.empty()) {
         error.message += ": " + error.fields.front().path + " " + error.fields.front().message;
         return error;

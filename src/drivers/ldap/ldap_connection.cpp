@@ -1,6 +1,6 @@
 #include "drivers/ldap/ldap_connection.h"
 
-#include "drivers/ldap/ldap_text.h"
+#include "core/ascii.h"
 
 #include <fmt/format.h>
 #include <lber.h>
@@ -17,7 +17,7 @@ struct LdapConnection::Handle {
     LDAP* ldap = nullptr;
     std::string url;
     SteadyTime deadline;
-    std::shared_ptr<Scissors> scissors;
+    std::shared_ptr<ConnectionAborter> aborter;
     ldap_conncb on_connect{};
     ~Handle() {
         if (ldap) ldap_unbind_ext(ldap, nullptr, nullptr);
@@ -27,11 +27,11 @@ struct LdapConnection::Handle {
 namespace {
 
 constexpr auto system_authorities = "/etc/ssl/certs/ca-certificates.crt";
-constexpr ber_len_t longest_answer = 1U << 20U;
+constexpr ber_len_t max_answer_size = 1U << 20U;
 
 timeval time_left(SteadyTime deadline) {
     const auto left = std::chrono::duration_cast<std::chrono::microseconds>(deadline - std::chrono::steady_clock::now()).count();
-    if (left <= 0) return {0, 1000}; // libldap takes zero for "poll"
+    if (left <= 0) return {0, 1000}; // libldap treats zero as "poll"
     return {left / 1'000'000, left % 1'000'000};
 }
 
@@ -45,7 +45,7 @@ struct FreeMemory {
 };
 using TextPtr = std::unique_ptr<char, FreeMemory>;
 
-/// What libldap's code means to us, in words that name the directory.
+/// Converts libldap's error code; the message names the directory.
 Error ldap_failure(LDAP* ldap, const std::string& url, SteadyTime deadline, int code, std::string_view what) {
     char* raw = nullptr;
     ldap_get_option(ldap, LDAP_OPT_DIAGNOSTIC_MESSAGE, &raw);
@@ -56,11 +56,11 @@ Error ldap_failure(LDAP* ldap, const std::string& url, SteadyTime deadline, int 
     return {late ? Code::timeout : Code::unavailable, std::move(message)};
 }
 
-/// libldap has a TCP connection, and will next ask for TLS on it.
+/// Called by libldap after the TCP connection is made and before TLS begins.
 int connected(LDAP*, Sockbuf* buffer, LDAPURLDesc*, sockaddr*, ldap_conncb* on_connect) {
     int socket = -1;
     if (ber_sockbuf_ctrl(buffer, LBER_SB_OPT_GET_FD, &socket) == 1 && socket >= 0)
-        static_cast<Scissors*>(on_connect->lc_arg)->hold(socket);
+        static_cast<ConnectionAborter*>(on_connect->lc_arg)->watch(socket);
     return 0;
 }
 
@@ -68,21 +68,21 @@ void disconnected(LDAP*, Sockbuf*, ldap_conncb*) {}
 
 } // namespace
 
-Scissors::~Scissors() {
+ConnectionAborter::~ConnectionAborter() {
     if (socket_ >= 0) ::close(socket_);
 }
 
-void Scissors::cut() {
+void ConnectionAborter::abort() {
     const std::lock_guard lock(mutex_);
-    cut_ = true;
+    aborted_ = true;
     if (socket_ >= 0) ::shutdown(socket_, SHUT_RDWR);
 }
 
-void Scissors::hold(int socket) {
+void ConnectionAborter::watch(int socket) {
     const std::lock_guard lock(mutex_);
     if (socket_ >= 0) ::close(socket_);
     socket_ = ::fcntl(socket, F_DUPFD_CLOEXEC, 0);
-    if (cut_ && socket_ >= 0) ::shutdown(socket_, SHUT_RDWR);
+    if (aborted_ && socket_ >= 0) ::shutdown(socket_, SHUT_RDWR);
 }
 
 LdapConnection::LdapConnection(std::unique_ptr<Handle> handle) : handle_(std::move(handle)) {}
@@ -93,25 +93,25 @@ Result<LdapConnection> LdapConnection::open(const Options& options) {
     auto handle = std::make_unique<Handle>();
     handle->url = options.url;
     handle->deadline = options.deadline;
-    handle->scissors = options.scissors;
+    handle->aborter = options.aborter;
     if (const int code = ldap_initialize(&handle->ldap, options.url.c_str()); code != LDAP_SUCCESS)
         return Error{Code::unavailable, fmt::format("{} cannot be used: {}", options.url, ldap_err2string(code))};
     auto* ldap = handle->ldap;
-    const int version = LDAP_VERSION3, demand = LDAP_OPT_X_TLS_DEMAND, least_tls = LDAP_OPT_X_TLS_PROTOCOL_TLS1_2, client = 0;
+    const int version = LDAP_VERSION3, demand = LDAP_OPT_X_TLS_DEMAND, min_tls = LDAP_OPT_X_TLS_PROTOCOL_TLS1_2, client = 0;
     const auto left = time_left(options.deadline);
-    // A file such as ldap.conf has no say in what matters: each is set here.
+    // Every relevant option is set here, so that ldap.conf cannot change it.
     bool set = ldap_set_option(ldap, LDAP_OPT_PROTOCOL_VERSION, &version) == LDAP_OPT_SUCCESS;
     set = set && ldap_set_option(ldap, LDAP_OPT_REFERRALS, LDAP_OPT_OFF) ==
-                     LDAP_OPT_SUCCESS; // would hand passwords to whom we do not know
+                     LDAP_OPT_SUCCESS; // a referral would send passwords to unknown servers
     set = set && ldap_set_option(ldap, LDAP_OPT_RESTART, LDAP_OPT_ON) == LDAP_OPT_SUCCESS;
     set = set && ldap_set_option(ldap, LDAP_OPT_NETWORK_TIMEOUT, &left) == LDAP_OPT_SUCCESS;
     set = set && ldap_set_option(ldap, LDAP_OPT_TIMEOUT, &left) == LDAP_OPT_SUCCESS;
     set = set && ldap_set_option(ldap, LDAP_OPT_X_TLS_REQUIRE_CERT, &demand) == LDAP_OPT_SUCCESS;
-    set = set && ldap_set_option(ldap, LDAP_OPT_X_TLS_PROTOCOL_MIN, &least_tls) == LDAP_OPT_SUCCESS;
+    set = set && ldap_set_option(ldap, LDAP_OPT_X_TLS_PROTOCOL_MIN, &min_tls) == LDAP_OPT_SUCCESS;
     set = set && ldap_set_option(ldap, LDAP_OPT_X_TLS_CACERTFILE, options.ca.empty() ? system_authorities : options.ca.c_str()) ==
                      LDAP_OPT_SUCCESS;
-    if (options.scissors) {
-        handle->on_connect = {&connected, &disconnected, options.scissors.get()};
+    if (options.aborter) {
+        handle->on_connect = {&connected, &disconnected, options.aborter.get()};
         set = set && ldap_set_option(ldap, LDAP_OPT_CONNECT_CB, &handle->on_connect) == LDAP_OPT_SUCCESS;
     }
     const bool encrypted = options.start_tls || options.url.starts_with("ldaps:");
@@ -120,7 +120,7 @@ Result<LdapConnection> LdapConnection::open(const Options& options) {
         return Error{Code::unavailable,
                      fmt::format("the connection to {} cannot be set up with the authority {}", options.url,
                                  options.ca.empty() ? system_authorities : options.ca),
-                     "check that the file is there and holds certificates in PEM"};
+                     "check that the file exists and holds certificates in PEM"};
     const auto with_advice = [&](int code, std::string_view what) {
         auto error = ldap_failure(ldap, options.url, options.deadline, code, what);
         if (encrypted && error.code == Code::unavailable)
@@ -129,9 +129,9 @@ Result<LdapConnection> LdapConnection::open(const Options& options) {
     };
     if (const int code = ldap_connect(ldap); code != LDAP_SUCCESS) return with_advice(code, "connecting");
     Sockbuf* buffer = nullptr;
-    auto longest = longest_answer;
+    auto max_incoming = max_answer_size;
     if (ldap_get_option(ldap, LDAP_OPT_SOCKBUF, &buffer) == LDAP_OPT_SUCCESS && buffer)
-        ber_sockbuf_ctrl(buffer, LBER_SB_OPT_SET_MAX_INCOMING, &longest);
+        ber_sockbuf_ctrl(buffer, LBER_SB_OPT_SET_MAX_INCOMING, &max_incoming);
     if (options.start_tls)
         if (const int code = ldap_start_tls_s(ldap, nullptr, nullptr); code != LDAP_SUCCESS) return with_advice(code, "StartTLS");
     return LdapConnection(std::move(handle));
@@ -165,7 +165,7 @@ Result<bool> LdapConnection::bind(const std::string& dn, const std::string& pass
     case LDAP_CONFIDENTIALITY_REQUIRED:
     case LDAP_STRONG_AUTH_REQUIRED:
     case LDAP_OTHER: return ldap_failure(ldap, handle_->url, handle_->deadline, answer, "binding");
-    default: return false; // wrong, locked, expired, without a password: each a refusal
+    default: return false; // a wrong password, a locked or expired account: each is a refusal
     }
 }
 
@@ -203,14 +203,14 @@ Result<std::vector<LdapConnection::Entry>> LdapConnection::search(const std::str
             for (const auto& attribute : attributes) {
                 auto** values = ldap_get_values_len(ldap, message.get(), attribute.c_str());
                 if (!values) continue;
-                auto& into = entry.attributes[fold_case(attribute)];
+                auto& into = entry.attributes[ascii_lower(attribute)];
                 for (auto** value = values; *value; ++value) into.emplace_back((*value)->bv_val, (*value)->bv_len);
                 ldap_value_free_len(values);
             }
             entries.push_back(std::move(entry));
             continue;
         }
-        if (got != LDAP_RES_SEARCH_RESULT) continue; // references to other servers
+        if (got != LDAP_RES_SEARCH_RESULT) continue; // referrals to other servers
         int answer = LDAP_OTHER;
         code = ldap_parse_result(ldap, message.get(), &answer, nullptr, nullptr, nullptr, nullptr, 0);
         if (code != LDAP_SUCCESS) return ldap_failure(ldap, handle_->url, handle_->deadline, code, what);

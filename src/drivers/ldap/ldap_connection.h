@@ -12,25 +12,26 @@
 
 namespace orrery::drivers {
 
-/// Ends a conversation from another thread: whatever blocks in it comes back with an error. Needed because libldap waits for a TLS
-/// handshake without end, whatever time it was given. Safe from any thread.
-class Scissors {
+/// Aborts a connection from another thread: the call that blocks on it returns with an error. Needed because libldap waits for a
+/// TLS handshake without a time limit, whatever timeout is set. Thread-safe.
+class ConnectionAborter {
 public:
-    Scissors() = default;
-    ~Scissors();
-    Scissors(const Scissors&) = delete;
-    Scissors& operator=(const Scissors&) = delete;
-    void cut();
-    /// The socket to cut; it may be closed by its owner at any time.
-    void hold(int socket);
+    ConnectionAborter() = default;
+    ~ConnectionAborter();
+    ConnectionAborter(const ConnectionAborter&) = delete;
+    ConnectionAborter& operator=(const ConnectionAborter&) = delete;
+    /// Aborts the connection, now or as soon as it has a socket.
+    void abort();
+    /// Sets the socket to abort; its owner may close it at any time.
+    void watch(int socket);
 
 private:
     std::mutex mutex_;
-    int socket_ = -1; // a duplicate, so that the number stays ours
-    bool cut_ = false;
+    int socket_ = -1; // a duplicate: the owner may close its own, and the number be used again
+    bool aborted_ = false;
 };
 
-/// One conversation with a directory, by libldap. Every call blocks, until `deadline` at the latest: pool threads only.
+/// A connection to a directory by libldap. Every call blocks, until `deadline` at the latest: pool threads only.
 class LdapConnection {
 public:
     struct Options {
@@ -38,9 +39,9 @@ public:
         std::string ca;
         bool start_tls = true;
         SteadyTime deadline;
-        std::shared_ptr<Scissors> scissors; ///< whose holder cuts at the deadline
+        std::shared_ptr<ConnectionAborter> aborter; ///< its owner aborts at the deadline
     };
-    /// Connects; with TLS, the certificate has been verified when this returns. `unavailable`, `timeout`.
+    /// Connects. With TLS, the certificate is verified before this returns. `unavailable`, `timeout`.
     static Result<LdapConnection> open(const Options& options);
     LdapConnection(LdapConnection&&) noexcept;
     LdapConnection& operator=(LdapConnection&&) = delete;
@@ -48,15 +49,15 @@ public:
     LdapConnection& operator=(const LdapConnection&) = delete;
     ~LdapConnection();
 
-    /// False: the directory refuses this name and password. An empty password is refused here, because a directory would take it
-    /// for an anonymous bind and say yes. An empty DN binds as nobody.
+    /// Returns false where the directory refuses the name and password. An empty password is refused here, because a directory
+    /// treats it as an anonymous bind, which succeeds. An empty DN binds anonymously.
     Result<bool> bind(const std::string& dn, const std::string& password);
 
     struct Entry {
         std::string dn;
-        std::map<std::string, std::vector<std::string>> attributes; ///< by name in small letters
+        std::map<std::string, std::vector<std::string>> attributes; ///< by lower-case name
     };
-    /// At most `limit` entries below `base`; `too_large` where there are more.
+    /// Returns the entries below `base`; `too_large` where there are more than `limit`.
     Result<std::vector<Entry>> search(const std::string& base, const std::string& filter,
                                       const std::vector<std::string>& attributes, int limit);
 

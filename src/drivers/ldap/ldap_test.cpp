@@ -1,4 +1,4 @@
-#include "core/testing.h"
+#include "core/test_fixture.h"
 #include "drivers/ldap/ldap.h"
 #include "drivers/ldap/ldap_text.h"
 
@@ -24,7 +24,7 @@ std::string first_wrong_field(LdapOptions options) {
 
 } // namespace
 
-TEST(LdapText, NothingInAValueIsSyntax) {
+TEST(LdapText, SyntaxInAValueIsEscaped) {
     EXPECT_EQ(escape_filter("alice"), "alice");
     EXPECT_EQ(escape_filter("a*"), "a\\2a");
     EXPECT_EQ(escape_filter("a)(uid=*"), "a\\29\\28uid=\\2a");
@@ -40,7 +40,7 @@ TEST(LdapText, NothingInAValueIsSyntax) {
     }
 }
 
-TEST(LdapText, FillsAPatternOnceOnly) {
+TEST(LdapText, ReplacesPlaceholdersOnce) {
     EXPECT_EQ(fill_filter("(uid={user})", "alice", ""), "(uid=alice)");
     EXPECT_EQ(fill_filter("(|(uid={user})(mail={user}))", "a*", ""), "(|(uid=a\\2a)(mail=a\\2a))");
     EXPECT_EQ(fill_filter("(member={dn})", "alice", "uid=alice,dc=example"), "(member=uid=alice,dc=example)");
@@ -60,7 +60,7 @@ TEST(LdapText, FindsTheFirstValueOfAName) {
     EXPECT_EQ(first_value("nothing"), "");
 }
 
-TEST(LdapSource, RefusesOptionsThatCannotBeRight) {
+TEST(LdapSource, RefusesInvalidOptions) {
     EXPECT_EQ(first_wrong_field(sound_options()), "none");
     auto options = sound_options();
     options.url = "http://directory";
@@ -88,7 +88,7 @@ TEST(LdapSource, RefusesOptionsThatCannotBeRight) {
     EXPECT_EQ(first_wrong_field(options), "identity.ldap.bind_dn");
 }
 
-TEST(LdapSource, GoesWithoutTlsToLoopbackOnly) {
+TEST(LdapSource, AllowsPlaintextOnLoopbackOnly) {
     auto options = sound_options();
     options.plain_on_loopback = true;
     for (const auto* url : {"ldap://127.0.0.1:389", "ldap://[::1]:389", "ldap://localhost", "ldap://127.1.2.3/"}) {
@@ -102,7 +102,7 @@ TEST(LdapSource, GoesWithoutTlsToLoopbackOnly) {
     }
 }
 
-CO_TEST(LdapSource, RefusesAnEmptyPasswordWithoutAskingAnybody) {
+CO_TEST(LdapSource, RefusesAnEmptyPasswordWithoutAQuery) {
     auto options = sound_options();
     options.url = "ldaps://127.0.0.1:1";
     auto source = ldap_source(options);
@@ -115,7 +115,7 @@ CO_TEST(LdapSource, RefusesAnEmptyPasswordWithoutAskingAnybody) {
     EXPECT_EQ(nobody.error().code, Code::unauthenticated);
 }
 
-CO_TEST(LdapSource, SaysThatNobodyListens) {
+CO_TEST(LdapSource, ReportsAPortWithoutAListener) {
     auto options = sound_options();
     options.url = "ldap://127.0.0.1:1";
     options.plain_on_loopback = true;

@@ -11,8 +11,8 @@ std::string escape_filter(std::string_view value) {
     std::string out;
     for (const char c : value) {
         const auto byte = static_cast<unsigned char>(c);
-        // RFC 4515 demands NUL ( ) * and backslash; control characters and what is not ASCII may be escaped, and then no server
-        // stumbles over them.
+        // RFC 4515 requires NUL ( ) * and backslash to be escaped. Control characters and bytes beyond ASCII may be escaped; then
+        // every server accepts them.
         if (byte < 0x20 || byte >= 0x7f || c == '(' || c == ')' || c == '*' || c == '\\')
             fmt::format_to(std::back_inserter(out), "\\{:02x}", byte);
         else
@@ -44,13 +44,6 @@ std::string first_value(std::string_view dn) {
     std::size_t end = equals + 1;
     while (end < dn.size() && dn[end] != ',' && dn[end] != '+') end += dn[end] == '\\' ? 2 : 1;
     return std::string(dn.substr(equals + 1, std::min(end, dn.size()) - equals - 1));
-}
-
-std::string fold_case(std::string_view text) {
-    std::string out(text);
-    std::transform(out.begin(), out.end(), out.begin(),
-                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-    return out;
 }
 
 } // namespace orrery::drivers

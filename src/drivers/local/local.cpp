@@ -1,6 +1,7 @@
 #include "drivers/local/local.h"
 
 #include "core/ids.h"
+#include "core/json_fields.h"
 #include "drivers/ssh/ssh.h"
 #include "jobs/secrets.h"
 #include "resource/object.h"
@@ -11,7 +12,6 @@
 
 namespace orrery::drivers {
 
-namespace json = boost::json;
 using jobs::Attempt;
 using jobs::Outcome;
 
@@ -19,17 +19,14 @@ namespace {
 
 resource::Field local_fields() {
     using namespace resource;
-    return object("local", "A program at the server.")
-        .with(
-            text("program", "Its name in the server's setting jobs.programs.").required().format(Format::one_line).between(1, 128))
-        .with(list("arguments", "Its arguments; no shell sees them.", text("word", "A word.")))
-        .with(text("input", "Its standard input."))
-        .with(list("success", "Exit codes that mean success.", integer("code", "One.").between(0, 255)).between(1, 256));
-}
-
-std::string local_text(const json::object& body, std::string_view key) {
-    const auto* value = body.if_contains(key);
-    return value != nullptr && value->is_string() ? std::string(std::string_view(value->get_string())) : std::string();
+    return object("local", "A program on the server.")
+        .with(text("program", "Name of the program in the setting jobs.programs.")
+                  .required()
+                  .format(Format::one_line)
+                  .between(1, 128))
+        .with(list("arguments", "Arguments; no shell interprets them.", text("argument", "An argument.").format(Format::data)))
+        .with(text("input", "Standard input.").format(Format::data))
+        .with(list("success", "Exit codes that mean success.", integer("code", "An exit code.").between(0, 255)).between(1, 256));
 }
 
 class LocalExecutor final : public jobs::Executor {
@@ -37,8 +34,8 @@ public:
     LocalExecutor(RemoteAttempts& local, LocalOptions options) : local_(local), options_(std::move(options)) {}
 
     std::string_view name() const override { return "local"; }
-    Place place() const override { return Place::server; }
-    bool begins_here() const override { return true; }
+    TargetType target_type() const override { return TargetType::server; }
+    bool runs_on_server() const override { return true; }
 
     Result<Unit> check(const json::value& body) const override {
         static const resource::Field declared = local_fields();
@@ -48,55 +45,59 @@ public:
         } else {
             auto copy = body.get_object();
             resource::check_fields(declared, copy, "", errors);
-            const auto program = local_text(copy, "program");
+            const auto program = text_at(copy, "program");
             if (!program.empty() && !options_.programs.contains(program)) errors.push_back({"program", unknown(program)});
         }
         if (errors.empty()) return Unit{};
         Error error{Code::invalid,
-                    errors.size() == 1 ? fmt::format("the local task is wrong: {} {}", errors.front().path, errors.front().message)
-                                       : fmt::format("the local task has {} errors", errors.size()),
-                    "programs that jobs may run are named in the server's setting jobs.programs"};
+                    errors.size() == 1
+                        ? fmt::format("the local task is not valid: {} {}", errors.front().path, errors.front().message)
+                        : fmt::format("the local task has {} errors", errors.size()),
+                    "the setting jobs.programs lists the programs that jobs may run"};
         error.fields = std::move(errors);
         return error;
     }
 
-    Task<Outcome> start(Context ctx, Attempt attempt, jobs::Output& output) override {
-        const auto bound = jobs::json_with_secrets(attempt.body, attempt.secrets);
-        CO_TRY(std::ignore, check(bound));
-        const auto& body = bound.get_object();
-        std::vector<std::string> argv{options_.programs.at(local_text(body, "program"))};
-        if (const auto* arguments = body.if_contains("arguments"))
-            for (const auto& word : arguments->get_array()) argv.emplace_back(std::string_view(word.get_string()));
-        // An argument is seen by everybody at this machine.
-        if (auto shown = jobs::Masker(attempt.secrets); !shown.empty())
-            for (const auto& word : argv)
-                if (shown.mask(word) != word)
-                    co_return Error{Code::invalid, "a secret would be an argument, which everybody at the server could read",
-                                    "give it by environment or input"};
-        std::map<std::string, std::string> environment;
-        for (const auto& [name, value] : attempt.environment) environment[name] = jobs::with_secrets(value, attempt.secrets);
+    std::optional<std::vector<std::string>> published(const json::value&) const override { return std::vector<std::string>{}; }
+
+    Task<Outcome> start(Context ctx, const Attempt& attempt, jobs::Output& output) override {
+        CO_TRY(std::ignore, check(attempt.body));
+        const auto& body = attempt.body.get_object();
+        std::vector<std::string> argv{options_.programs.at(text_at(body, "program"))};
+        for (auto& argument : texts_at(body, "arguments")) argv.push_back(std::move(argument));
+        // Every user of the server's host can read the arguments of processes.
+        if (auto masker = Masker(attempt.secrets); !masker.empty())
+            for (const auto& argument : argv)
+                if (masker.mask(argument) != argument)
+                    co_return Error{Code::invalid, "an argument holds a secret, which every user of the server's host could read",
+                                    "pass the secret in env or input"};
         std::optional<std::string> input;
-        if (body.contains("input")) input = local_text(body, "input");
+        if (body.contains("input")) input = text_at(body, "input");
         Reading reading(output, attempt.secrets);
-        auto ended = co_await local_.start(ctx, {}, false, attempt.id, command_work(argv, environment, input, "/"), reading.out,
-                                           patience_of(attempt, options_.patience));
+        auto ended = co_await local_.start(ctx, {}, false, attempt.id, command_work(argv, attempt.environment, input, "/"),
+                                           reading.out, retry_budget_of(attempt, options_.retry_budget));
         co_return conclude(ended, reading, attempt);
     }
 
-    Task<jobs::Reattached> reattach(Context ctx, Attempt attempt, jobs::Offsets kept, jobs::Output& output) override {
+    Task<jobs::Reattached> reattach(Context ctx, const Attempt& attempt, jobs::Offsets kept, jobs::Output& output) override {
         Reading reading(output, attempt.secrets);
         reading.out.at = kept;
-        auto ended = co_await local_.attach(ctx, {}, false, attempt.id, reading.out, patience_of(attempt, options_.patience));
-        if (ended.ok() && ended->what == RemoteEnd::What::lost)
-            ended->words = "the program was killed, or the machine restarted, while it ran";
-        if (auto told = without_result(ended)) co_return std::move(*told);
-        co_return jobs::Reattached{jobs::Reattached::What::ended, conclude(ended, reading, attempt), {}};
+        auto ended =
+            co_await local_.attach(ctx, {}, false, attempt.id, reading.out, retry_budget_of(attempt, options_.retry_budget));
+        if (ended.ok() && ended->state == RemoteEnd::State::lost)
+            ended->message = "the program was killed, or the server's host restarted, while it ran";
+        if (auto reattached = without_result(ended)) co_return std::move(*reattached);
+        co_return jobs::Reattached{jobs::Reattached::State::ended, conclude(ended, reading, attempt), {}};
     }
 
-    Task<Unit> cancel(Context ctx, Attempt attempt) override { co_return co_await local_.cancel(ctx, {}, false, attempt.id); }
-    Task<Unit> clean_up(Context ctx, Attempt attempt) override { co_return co_await local_.clean_up(ctx, {}, false, attempt.id); }
-    Task<jobs::Preview> plan(Context ctx, Attempt attempt) override {
-        co_return Error{Code::unsupported, "a program at the server has no dry run"};
+    Task<Unit> cancel(Context ctx, const Attempt& attempt) override {
+        co_return co_await local_.cancel(ctx, {}, false, attempt.id);
+    }
+    Task<Unit> clean_up(Context ctx, const Attempt& attempt) override {
+        co_return co_await local_.clean_up(ctx, {}, false, attempt.id);
+    }
+    Task<jobs::Preview> plan(Context ctx, const Attempt& attempt) override {
+        co_return Error{Code::unsupported, "a program on the server has no dry run"};
     }
 
 private:
@@ -114,21 +115,19 @@ private:
     std::string unknown(const std::string& program) const {
         std::vector<std::string_view> names;
         for (const auto& [name, path] : options_.programs) names.push_back(name);
-        if (names.empty()) return "cannot be run: this server allows no programs";
+        if (names.empty()) return "cannot be run: the setting jobs.programs is empty";
         const auto near = nearest(program, names.data(), names.data() + names.size());
-        return near.empty() ? fmt::format("is not one of those this server allows: {}", fmt::join(names, ", "))
-                            : fmt::format("is not allowed; did you mean \"{}\"?", near);
+        return near.empty() ? fmt::format("must be one of the programs in the setting jobs.programs: {}", fmt::join(names, ", "))
+                            : fmt::format("is not in the setting jobs.programs; did you mean \"{}\"?", near);
     }
 
     static Outcome conclude(const Result<RemoteEnd>& ended, const Reading& reading, const Attempt& attempt) {
         if (!ended.ok()) return outcome_of(ended.error());
-        std::set<int> good{0};
-        if (const auto* codes = attempt.body.is_object() ? attempt.body.get_object().if_contains("success") : nullptr;
-            codes != nullptr && codes->is_array()) {
-            good.clear();
-            for (const auto& code : codes->get_array())
+        std::set<int> good;
+        if (attempt.body.is_object())
+            for (const auto& code : array_at(attempt.body.get_object(), "success"))
                 if (code.is_int64()) good.insert(static_cast<int>(code.get_int64()));
-        }
+        if (good.empty()) good.insert(0);
         return outcome_of(*ended, reading.errors.last_line(), [&good](int code) { return good.contains(code); });
     }
 

@@ -10,13 +10,13 @@
 namespace orrery::drivers {
 
 struct LocalOptions {
-    /// What jobs may run at the server: from the name they use to the program's path. Nothing else is run.
+    /// Programs that jobs may run on the server, by the name that jobs use; the value is the path. No other program runs.
     std::map<std::string, std::string> programs;
-    Duration patience = std::chrono::minutes(10);
+    Duration retry_budget = std::chrono::minutes(10); ///< how long an attempt that cannot be reached is retried
 };
 
-/// `run: {local: {program: backup, arguments: [...]}}`: a program of the allow-list, at the server, without a shell, as an attempt
-/// that outlives the server (`local` is made on a LocalRunner). Loop thread only.
+/// The executor of `run: {local: {program: backup, arguments: [...]}}`: runs a program of the allow-list on the server, without a
+/// shell, as an attempt that survives a restart of the server; `local` is based on a LocalRunner. Loop thread only.
 std::unique_ptr<jobs::Executor> local_executor(RemoteAttempts& local, LocalOptions options);
 
 } // namespace orrery::drivers

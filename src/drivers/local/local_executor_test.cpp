@@ -1,6 +1,6 @@
 #include "core/text.h"
 #include "drivers/local/local.h"
-#include "drivers/ssh/testing.h"
+#include "drivers/ssh/ssh_fixture.h"
 
 #include <gmock/gmock.h>
 
@@ -12,7 +12,7 @@ using jobs::ErrorClass;
 using jobs::Outcome;
 using testing::attempt_on;
 using ::testing::HasSubstr;
-using testing::KeptOutput;
+using testing::StoredOutput;
 
 boost::json::value yaml(const std::string& text) { return parse_yaml(text)->front().value; }
 Context ctx() { return Context::background().with_timeout(30s); }
@@ -26,9 +26,9 @@ struct LocalBench {
 };
 } // namespace
 
-CO_TEST(LocalExecutor, RunsWhatIsAllowedWithoutAShell) {
+CO_TEST(LocalExecutor, RunsAllowedProgramsWithoutAShell) {
     LocalBench bench;
-    KeptOutput first, second, third;
+    StoredOutput first, second, third;
     auto ran = co_await bench.executor->start(
         ctx(), attempt_on("l1", yaml("{program: echo, arguments: [\"$HOME\", \"a b\", \"'\"]}")), first);
     auto failed = co_await bench.executor->start(
@@ -42,30 +42,30 @@ CO_TEST(LocalExecutor, RunsWhatIsAllowedWithoutAShell) {
     EXPECT_EQ(first.out, "$HOME a b '\n");
     CO_ASSERT_OK(failed);
     EXPECT_EQ(failed->error, ErrorClass::failed);
-    EXPECT_EQ(failed->words, "exit code 5: no");
+    EXPECT_EQ(failed->message, "exit code 5: no");
     EXPECT_EQ(second.out, "hi");
     CO_ASSERT_OK(good);
     EXPECT_EQ(good->ended, Outcome::Ended::succeeded);
     CO_ASSERT_OK(again);
     EXPECT_EQ(again->outcome.exit_code, 5);
     CO_ASSERT_OK(never);
-    EXPECT_EQ(never->what, jobs::Reattached::What::never_began);
+    EXPECT_EQ(never->state, jobs::Reattached::State::not_started);
     CO_ASSERT_OK(cleaned);
     EXPECT_FALSE(std::filesystem::exists(bench.folder / ".orrery/attempts/l1"));
 }
 
-CO_TEST(LocalExecutor, RefusesWhatIsNotAllowedAndSecretsAsArguments) {
+CO_TEST(LocalExecutor, RefusesOtherProgramsAndSecretsAsArguments) {
     LocalBench bench;
-    KeptOutput output;
-    EXPECT_THAT(bench.executor->check(yaml("{program: /bin/rm}")).error().fields.front().message, HasSubstr("not one of those"));
+    StoredOutput output;
+    EXPECT_THAT(bench.executor->check(yaml("{program: /bin/rm}")).error().fields.front().message, HasSubstr("must be one of"));
     EXPECT_THAT(bench.executor->check(yaml("{program: ecko}")).error().fields.front().message, HasSubstr("did you mean \"echo\""));
     EXPECT_FALSE(bench.executor->check(yaml("{program: echo, shell: true}")).ok());
-    auto attempt = attempt_on("l4", yaml("{program: echo, arguments: [\"${secret.a.b}\"]}"));
+    auto attempt = attempt_on("l4", yaml("{program: echo, arguments: [\"canary-4711\"]}"));
     attempt.secrets = {{"a.b", "canary-4711"}};
     auto refused = co_await bench.executor->start(ctx(), attempt, output);
     attempt = attempt_on("l5", yaml("{program: shell, arguments: [-c, \"echo $X | wc -c\"]}"));
     attempt.secrets = {{"a.b", "canary-4711"}};
-    attempt.environment = {{"X", "${secret.a.b}"}};
+    attempt.environment = {{"X", "canary-4711"}};
     auto given = co_await bench.executor->start(ctx(), attempt, output);
     EXPECT_EQ(refused.error().code, Code::invalid);
     CO_ASSERT_OK(given);

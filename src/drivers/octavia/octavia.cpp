@@ -1,6 +1,6 @@
 #include "drivers/octavia/octavia.h"
 
-#include "core/side_by_side.h"
+#include "core/for_each_concurrent.h"
 #include "drivers/octavia/octavia_messages.h"
 #include "drivers/rest/rest.h"
 #include "net/http.h"
@@ -16,7 +16,7 @@ namespace orrery::drivers {
 namespace {
 
 constexpr std::size_t ids_one_by_one = 3; // more are found in one list
-constexpr std::size_t page_size = 1000, most_pages = 100;
+constexpr std::size_t page_size = 1000, max_pages = 100;
 constexpr std::size_t calls_at_once = 4;
 
 class OctaviaSource final : public health::StatusSource {
@@ -31,41 +31,41 @@ public:
         if (ids.size() > ids_one_by_one) {
             CO_TRY(found, co_await list(ctx, {ids.begin(), ids.end()}));
         }
-        // Those that the list does not show are asked for by themselves before they count as gone.
-        std::vector<std::string> looked_for;
+        // A balancer that is not on the list is read by itself before it counts as deleted.
+        std::vector<std::string> missing;
         for (const auto& id : ids)
-            if (!found.contains(id)) looked_for.push_back(id);
-        std::vector<Result<health::BalancerState>> singles(looked_for.size());
-        CO_TRY(std::ignore, co_await side_by_side(looked_for.size(), calls_at_once,
-                                                  [&](std::size_t i) { return one_into(ctx, looked_for[i], singles[i]); }));
+            if (!found.contains(id)) missing.push_back(id);
+        std::vector<Result<health::BalancerState>> singles(missing.size());
+        CO_TRY(std::ignore, co_await for_each_concurrent(missing.size(), calls_at_once,
+                                                         [&](std::size_t i) { return one_into(ctx, missing[i], singles[i]); }));
         std::size_t unanswered = 0;
         for (std::size_t i = 0; i < singles.size(); ++i) {
             if (singles[i].ok())
-                found[looked_for[i]] = std::move(*singles[i]);
+                found[missing[i]] = std::move(*singles[i]);
             else
                 ++unanswered;
         }
         if (unanswered == ids.size() && !ids.empty()) co_return singles.front().error();
 
-        // The members of those that are not simply well.
-        std::vector<std::string> unwell;
+        // The members matter only where the balancer is neither fully up nor fully down.
+        std::vector<std::string> partial;
         for (const auto& [id, state] : found)
             if (state.exists && !state.goes_away &&
                 (state.operating == Operating::degraded || state.operating == Operating::draining))
-                unwell.push_back(id);
-        std::vector<Result<health::BalancerState>> trees(unwell.size());
-        CO_TRY(std::ignore, co_await side_by_side(unwell.size(), calls_at_once,
-                                                  [&](std::size_t i) { return tree_into(ctx, unwell[i], trees[i]); }));
+                partial.push_back(id);
+        std::vector<Result<health::BalancerState>> trees(partial.size());
+        CO_TRY(std::ignore, co_await for_each_concurrent(partial.size(), calls_at_once,
+                                                         [&](std::size_t i) { return tree_into(ctx, partial[i], trees[i]); }));
         for (std::size_t i = 0; i < trees.size(); ++i) {
             if (trees[i].ok()) {
-                auto addresses = std::move(found[unwell[i]].addresses); // the tree has none
-                found[unwell[i]] = std::move(*trees[i]);
-                found[unwell[i]].addresses = std::move(addresses);
+                auto addresses = std::move(found[partial[i]].addresses); // the tree has no addresses
+                found[partial[i]] = std::move(*trees[i]);
+                found[partial[i]].addresses = std::move(addresses);
             } else
-                found.erase(unwell[i]); // half of what is to be known is no evidence
+                found.erase(partial[i]); // without its members, the balancer's state is no evidence
         }
         std::map<std::string, Reading> out;
-        for (const auto& [id, state] : found) out[id] = health::judge(state, options_.least_members);
+        for (const auto& [id, state] : found) out[id] = health::judge(state, options_.min_members);
         co_return out;
     }
 
@@ -82,18 +82,19 @@ private:
         co_return co_await session_->send(std::move(ctx), std::move(call));
     }
     static Error refused(const net::ClientResponse& answer) {
-        std::string words = answer.body;
-        if (const auto document = read_answer("Octavia", answer.body); document.ok()) words = text_at(&*document, "faultstring");
-        auto error = refusal("Octavia", answer.status, words);
+        std::string message = answer.body;
+        if (const auto document = read_answer("Octavia", answer.body); document.ok())
+            message = text_at(as_object(*document), "faultstring");
+        auto error = refusal("Octavia", answer.status, message);
         if (answer.status == 403)
-            error.remedy = "give our user the role load-balancer_observer in the project that owns the balancers";
+            error.remedy = "give the source's user the role load-balancer_observer in the project that owns the balancers";
         return error;
     }
 
     Task<std::map<std::string, health::BalancerState>> list(Context ctx, std::set<std::string> wanted) {
         std::map<std::string, health::BalancerState> out;
         std::string marker;
-        for (std::size_t page = 0; page < most_pages && out.size() < wanted.size(); ++page) {
+        for (std::size_t page = 0; page < max_pages && out.size() < wanted.size(); ++page) {
             auto path = fmt::format("{}?fields=id&fields=operating_status&fields=provisioning_status&fields=vip_address&fields="
                                     "additional_vips&limit={}",
                                     base(), page_size);
@@ -118,13 +119,13 @@ private:
     Task<health::BalancerState> one_of(Context ctx, std::string id) {
         CO_TRY(const auto answer, co_await get(ctx, fmt::format("{}/{}", base(), net::percent_encode(id))));
         if (answer.status == 404) {
-            // Only Octavia itself may say so: a proxy that lost its way also answers 404.
+            // Only a 404 of Octavia itself counts: a misconfigured proxy answers 404 too.
             const auto document = read_answer("Octavia", answer.body);
-            if (!document.ok() || (at(&*document, "faultstring") == nullptr && at(&*document, "NeutronError") == nullptr))
+            if (!document.ok() || (!as_object(*document).contains("faultstring") && !as_object(*document).contains("NeutronError")))
                 co_return refused(answer);
-            health::BalancerState gone;
-            gone.exists = false;
-            co_return gone;
+            health::BalancerState deleted;
+            deleted.exists = false;
+            co_return deleted;
         }
         if (answer.status != 200) co_return refused(answer);
         CO_TRY(auto balancer, read_octavia_balancer(answer.body));

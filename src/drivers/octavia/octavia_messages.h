@@ -1,6 +1,6 @@
 #pragma once
 
-#include "health/regional.h"
+#include "health/sources/balancer_state.h"
 
 #include <string>
 #include <string_view>
@@ -12,12 +12,12 @@ struct OctaviaBalancer {
     std::string id;
     health::BalancerState state; ///< without members
 };
-/// All balancers on one page of the list; `unavailable` for what is no such list.
+/// The balancers on one page of the list; `unavailable` where the body is not such a list.
 Result<std::vector<OctaviaBalancer>> read_octavia_list(std::string_view body);
-/// One balancer by itself.
+/// The answer to a request for one balancer.
 Result<OctaviaBalancer> read_octavia_balancer(std::string_view body);
-/// A tree of status: the balancer with its members. A member that is OFFLINE is switched off there, and so does not count; it is
-/// reachable behind a listener that is not.
+/// The status tree: the balancer with its members. An OFFLINE member is disabled in Octavia and does not count. A member is
+/// reachable where one of its listeners is not OFFLINE.
 Result<health::BalancerState> read_octavia_tree(std::string_view body);
 
 } // namespace orrery::drivers

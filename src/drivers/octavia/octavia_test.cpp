@@ -1,4 +1,4 @@
-#include "core/testing.h"
+#include "core/test_fixture.h"
 #include "drivers/octavia/octavia.h"
 #include "drivers/octavia/octavia_messages.h"
 
@@ -81,7 +81,7 @@ TEST(OctaviaMessages, ATreeHasTheMembersThatCount) {
     EXPECT_EQ(health::judge(*state, 2).outcome, Outcome::failed);
 }
 
-TEST(OctaviaMessages, WhatIsCutOffOrOtherwiseOddIsNoAnswer) {
+TEST(OctaviaMessages, TruncatedOrMalformedAnswersAreUnavailable) {
     for (std::size_t length = 0; length < recorded_tree.size(); ++length)
         ASSERT_EQ(read_octavia_tree(recorded_tree.substr(0, length)).error().code, Code::unavailable) << length;
     for (const auto* odd :
@@ -93,7 +93,7 @@ TEST(OctaviaMessages, WhatIsCutOffOrOtherwiseOddIsNoAnswer) {
     EXPECT_TRUE(read_octavia_list(R"({"loadbalancers": [5, null, {"id": 7}, {"id": "x", "operating_status": []}]})").ok());
 }
 
-CO_TEST(Octavia, ManyAreOneListAndOnlyTheUnwellAreLookedInto) {
+CO_TEST(Octavia, ManyBalancersAreOneListAndOnlyUnhealthyOnesAreReadInDetail) {
     auto session = std::make_shared<FakeOctavia>();
     std::vector<std::string> ids;
     for (int i = 0; i < 50; ++i) {
@@ -116,14 +116,14 @@ CO_TEST(Octavia, ManyAreOneListAndOnlyTheUnwellAreLookedInto) {
     EXPECT_EQ(readings->at("lb4").outcome, Outcome::failed);
 }
 
-CO_TEST(Octavia, WhatIsGoneIsDownButOnlyInOctaviasOwnWords) {
+CO_TEST(Octavia, ADeletedBalancerIsDownOnlyIfOctaviaReportsIt) {
     auto session = std::make_shared<FakeOctavia>();
     for (int i = 0; i < 6; ++i) session->balancers[fmt::format("lb{}", i)] = "ONLINE";
     session->hidden = {"lb1"};
     auto source = octavia_source(session, {});
     auto readings = co_await source->read(Context::background(), {"lb0", "lb1", "lb2", "lb3", "gone"});
     CO_ASSERT_OK(readings);
-    EXPECT_EQ(readings->at("lb1").outcome, Outcome::ok) << "not on the list, and there all the same";
+    EXPECT_EQ(readings->at("lb1").outcome, Outcome::ok) << "not in the list, and it exists";
     EXPECT_EQ(readings->at("gone").outcome, Outcome::failed);
     session->strange_404 = true;
     auto lost = co_await source->read(Context::background(), {"lb0", "gone"});
@@ -131,7 +131,7 @@ CO_TEST(Octavia, WhatIsGoneIsDownButOnlyInOctaviasOwnWords) {
     EXPECT_FALSE(lost->contains("gone")) << "no evidence";
 }
 
-CO_TEST(Octavia, WhatCannotBeAskedIsEvidenceOfNothing) {
+CO_TEST(Octavia, AnUnavailableApiIsNoEvidence) {
     auto session = std::make_shared<FakeOctavia>();
     session->balancers = {{"a", "DEGRADED"}, {"b", "ONLINE"}};
     auto source = octavia_source(session, {});

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "gslb/publisher.h"
+#include "gslb/publish/dns_provider.h"
 #include "net/http_client.h"
 
 #include <memory>
@@ -10,16 +10,16 @@ namespace orrery::drivers {
 
 struct PowerdnsOptions {
     std::string url; ///< of the API: "https://pdns:8081", with or without /api/v1
-    /// http:// beyond loopback: our key can then be read on the way.
+    /// Allow http:// beyond loopback, where the key can be read on the way.
     bool allow_plaintext = false;
-    std::string key;                  ///< its `api-key`
-    std::string server = "localhost"; ///< as the API calls it
+    std::string key;                  ///< PowerDNS's `api-key`
+    std::string server = "localhost"; ///< the server's id in the API
 };
 
-/// Publishes through the HTTP API of PowerDNS Authoritative. All changes of a zone go in one PATCH, which it applies whole or not
-/// at all; where it takes none of them, it is found out which it does not take. The mark is a comment of the account "orrery" at
-/// each set. It has no compare-and-swap: between reading and writing somebody else has a few milliseconds. `invalid` where the
-/// options cannot be right.
-Result<std::unique_ptr<gslb::Publisher>> powerdns_publisher(net::HttpClient& client, PowerdnsOptions options);
+/// Publishes through the HTTP API of PowerDNS Authoritative. All changes of a zone are one PATCH, which PowerDNS applies as a whole
+/// or refuses; after a refusal the changes are bisected. The owner mark is a comment of the account "orrery" at each RRset. The API
+/// has no compare-and-swap: another client's write between our read and our write is replaced. Returns `invalid` where the options
+/// are not valid.
+Result<std::unique_ptr<gslb::DnsProvider>> powerdns_publisher(net::HttpClient& client, PowerdnsOptions options);
 
 } // namespace orrery::drivers

@@ -1,5 +1,6 @@
 #include "drivers/powerdns/powerdns_messages.h"
 
+#include "core/ascii.h"
 #include "drivers/rest/rest.h"
 
 #include <boost/json/array.hpp>
@@ -23,27 +24,26 @@ constexpr std::string_view account = "orrery";
 
 Result<std::map<std::string, RecordSets>> read_powerdns_zone(std::string_view body) {
     TRY(const auto zone, read_answer("PowerDNS", body));
-    if (text_at(&zone, "name").empty() || at(&zone, "rrsets") == nullptr)
-        return Error{Code::unavailable, "what PowerDNS answers is not a zone"};
+    if (text_at(as_object(zone), "name").empty() || !as_object(zone).contains("rrsets"))
+        return Error{Code::unavailable, "the answer of PowerDNS is not a zone"};
     std::map<std::string, RecordSets> out;
-    for (const auto& rrset : list_at(&zone, "rrsets")) {
-        const auto type_text = text_at(&rrset, "type");
+    for (const auto& item : array_at(as_object(zone), "rrsets")) {
+        const auto& rrset = as_object(item);
+        const auto type_text = text_at(rrset, "type");
         const auto type =
             std::find_if(record_types.begin(), record_types.end(), [&](auto one) { return name_of(one) == type_text; });
         if (type == record_types.end()) continue;
-        auto name = text_at(&rrset, "name");
-        std::transform(name.begin(), name.end(), name.begin(),
-                       [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+        const auto name = ascii_lower(text_at(rrset, "name"));
         std::vector<std::string> values;
-        for (const auto& record : list_at(&rrset, "records"))
-            if (!flag_at(&record, "disabled", false)) values.push_back(text_at(&record, "content"));
+        for (const auto& record : array_at(rrset, "records"))
+            if (!flag_at(as_object(record), "disabled", false)) values.push_back(text_at(as_object(record), "content"));
         if (values.empty()) continue;
         std::string mark;
-        for (const auto& comment : list_at(&rrset, "comments"))
-            if (auto content = text_at(&comment, "content"); content.starts_with("orrery owner=")) mark = std::move(content);
-        const auto ttl = number_at(&rrset, "ttl", 0);
-        out[name].push_back(gslb::foreign_record_set(
-            *type, static_cast<std::uint32_t>(std::clamp<std::int64_t>(ttl, 0, 0x7FFFFFFF)), std::move(values), std::move(mark)));
+        for (const auto& comment : array_at(rrset, "comments"))
+            if (auto content = text_at(as_object(comment), "content"); content.starts_with("orrery owner="))
+                mark = std::move(content);
+        out[name].push_back(
+            gslb::foreign_record_set(*type, count_at(rrset, "ttl", 0, 0x7FFFFFFF), std::move(values), std::move(mark)));
     }
     for (auto& [name, sets] : out)
         std::sort(sets.begin(), sets.end(), [](const auto& a, const auto& b) { return a.type < b.type; });
@@ -53,7 +53,7 @@ Result<std::map<std::string, RecordSets>> read_powerdns_zone(std::string_view bo
 std::string powerdns_patch(std::span<const gslb::Change> changes) {
     json::array removals, rrsets;
     for (const auto& change : changes) {
-        // What goes is before what comes: an alias and addresses cannot stand together.
+        // Removals come first, because an alias cannot exist beside addresses.
         for (const auto& set : change.before)
             if (gslb::find(change.after, set.type) == nullptr)
                 removals.push_back(json::object{{"name", change.name}, {"type", name_of(set.type)}, {"changetype", "DELETE"}});

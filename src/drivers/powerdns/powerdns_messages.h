@@ -1,6 +1,6 @@
 #pragma once
 
-#include "gslb/publisher.h"
+#include "gslb/publish/dns_provider.h"
 
 #include <map>
 #include <span>
@@ -10,8 +10,8 @@
 
 namespace orrery::drivers {
 
-/// The sets of addresses and aliases in a zone as the API gives it, by name. Records that are disabled are not served and do not
-/// count. `unavailable` for what is not a zone.
+/// The RRsets of types A, AAAA and CNAME in a zone, by name. Disabled records are not served and do not count. Returns
+/// `unavailable` where the body is not a zone.
 Result<std::map<std::string, gslb::RecordSets>> read_powerdns_zone(std::string_view body);
 
 /// The body of a PATCH with these changes.

@@ -1,8 +1,8 @@
-#include "core/testing.h"
+#include "core/test_fixture.h"
 #include "drivers/powerdns/powerdns.h"
 #include "drivers/powerdns/powerdns_messages.h"
 #include "drivers/rest/rest.h"
-#include "net/http_testing.h"
+#include "net/http_fixture.h"
 
 #include <boost/json/array.hpp>
 #include <fmt/format.h>
@@ -30,12 +30,12 @@ constexpr std::string_view recorded_zone =
 gslb::Change change_of(const std::string& name, std::vector<std::string> addresses) {
     auto set = *gslb::record_set(RecordType::a, 30, std::move(addresses));
     set.mark = gslb::mark_of("site-1", set);
-    return {name, {}, {set}, false, "told\nso"};
+    return {name, {}, {set}, false, "a\nreason"};
 }
 
 /// What the driver needs of PowerDNS.
-struct FakePowerdns final : net::peers::PlayedService {
-    using PlayedService::PlayedService;
+struct FakePowerdns final : net::peers::FakeHttpService {
+    using FakeHttpService::FakeHttpService;
     Task<Unit> serve(Context ctx, net::Request& request, net::BodyReader& body, net::ResponseWriter& out) override {
         CO_TRY(const auto text, co_await net::read_all(ctx, body, 1 << 20));
         seen.push_back(request.method + " " + request.target.path + (request.target.param("rrset_name") ? "?" : ""));
@@ -48,7 +48,7 @@ struct FakePowerdns final : net::peers::PlayedService {
         bodies.push_back(text);
         co_return co_await out.send(ctx, {204, {}, ""});
     }
-    std::unique_ptr<gslb::Publisher> publisher(std::string key = "the-key") {
+    std::unique_ptr<gslb::DnsProvider> publisher(std::string key = "the-key") {
         auto made = powerdns_publisher(client, {.url = url(), .key = std::move(key)});
         EXPECT_TRUE(made.ok());
         return std::move(*made);
@@ -59,7 +59,7 @@ struct FakePowerdns final : net::peers::PlayedService {
 
 } // namespace
 
-TEST(PowerdnsMessages, ReadsWhatIsServed) {
+TEST(PowerdnsMessages, ReadsServedRecords) {
     const auto zone = read_powerdns_zone(recorded_zone);
     ASSERT_TRUE(zone.ok()) << zone.error().text();
     EXPECT_EQ(zone->size(), 1U);
@@ -68,7 +68,7 @@ TEST(PowerdnsMessages, ReadsWhatIsServed) {
     EXPECT_EQ(zone->at("www.gslb.test.")[1].mark, "");
 }
 
-TEST(PowerdnsMessages, WhatIsCutOffOrOtherwiseOddIsNoZone) {
+TEST(PowerdnsMessages, TruncatedOrMalformedAnswersAreNotZones) {
     for (std::size_t length = 0; length < recorded_zone.size(); ++length)
         ASSERT_EQ(read_powerdns_zone(recorded_zone.substr(0, length)).error().code, Code::unavailable) << length;
     for (const auto* odd : {"null", "[]", "{}", R"({"name": 5, "rrsets": []})", R"({"name": "x."})"})
@@ -85,11 +85,11 @@ TEST(PowerdnsMessages, RemovesBeforeItSets) {
     EXPECT_LT(body.find("DELETE"), body.find("REPLACE")) << body;
     const auto document = read_answer("us", body);
     ASSERT_TRUE(document.ok());
-    ASSERT_EQ(list_at(&*document, "rrsets").size(), 2U);
-    const auto& set = list_at(&*document, "rrsets")[1];
-    EXPECT_EQ(number_at(&set, "ttl", 0), 30);
-    EXPECT_EQ(text_at(&list_at(&set, "comments")[0], "content"), change.after[0].mark);
-    EXPECT_EQ(text_at(&list_at(&set, "comments")[1], "content"), "told so");
+    ASSERT_EQ(array_at(as_object(*document), "rrsets").size(), 2U);
+    const auto& set = array_at(as_object(*document), "rrsets")[1];
+    EXPECT_EQ(integer_at(as_object(set), "ttl", 0), 30);
+    EXPECT_EQ(text_at(as_object(array_at(as_object(set), "comments")[0]), "content"), change.after[0].mark);
+    EXPECT_EQ(text_at(as_object(array_at(as_object(set), "comments")[1]), "content"), "a reason");
 }
 
 CO_TEST(Powerdns, ManyChangesAreOneRequest) {
@@ -112,13 +112,13 @@ CO_TEST(Powerdns, ManyChangesAreOneRequest) {
                 ElementsAre("GET /api/v1/servers/localhost/zones/gslb.test.", "PATCH /api/v1/servers/localhost/zones/gslb.test."));
 }
 
-CO_TEST(Powerdns, WhatItDoesNotTakeHoldsUpNothingElse) {
+CO_TEST(Powerdns, ARefusedRecordDoesNotBlockOthers) {
     FakePowerdns powerdns(loop.get_executor());
     auto publisher = powerdns.publisher();
     std::vector<gslb::Change> changes;
     for (int i = 0; i < 20; ++i)
         changes.push_back(change_of(fmt::format("{}{}.gslb.test.", i == 7 ? "bad" : "n", i), {"192.0.2.1"}));
-    changes[3].after.clear(); // and nobody said that it is meant
+    changes[3].after.clear(); // and the caller did not allow that
     auto done = co_await publisher->publish(Context::background(), "gslb.test.", changes);
     co_await powerdns.stop();
     CO_ASSERT_OK(done);
@@ -127,7 +127,7 @@ CO_TEST(Powerdns, WhatItDoesNotTakeHoldsUpNothingElse) {
     EXPECT_EQ((*done)[3].error().code, Code::invalid);
 }
 
-CO_TEST(Powerdns, TroubleIsClassedByWhatToDoNext) {
+CO_TEST(Powerdns, ErrorsAreClassifiedByTheRequiredReaction) {
     FakePowerdns powerdns(loop.get_executor());
     auto publisher = powerdns.publisher(), keyless = powerdns.publisher("another");
     auto refused = co_await keyless->read(Context::background(), "gslb.test.", {"www.gslb.test."});
@@ -143,7 +143,7 @@ CO_TEST(Powerdns, TroubleIsClassedByWhatToDoNext) {
     EXPECT_EQ(zoneless.error().code, Code::not_found);
 }
 
-CO_TEST(Powerdns, RefusesOptionsThatCannotBeRight) {
+CO_TEST(Powerdns, RefusesInvalidOptions) {
     net::HttpClient client(loop.get_executor(), {});
     const auto first_wrong = [&](const std::string& url, const std::string& key) {
         const auto made = powerdns_publisher(client, {.url = url, .key = key});

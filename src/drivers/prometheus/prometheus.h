@@ -1,6 +1,6 @@
 #pragma once
 
-#include "health/source.h"
+#include "health/sources/status_source.h"
 #include "net/http_client.h"
 
 #include <memory>
@@ -10,20 +10,20 @@
 namespace orrery::drivers {
 
 struct PrometheusOptions {
-    std::string url;              ///< "http://127.0.0.1:9090", with what stands before /api/v1
-    bool allow_plaintext = false; ///< http:// beyond loopback
-    std::string token;            ///< of a proxy before it; may be empty
+    std::string url;              ///< "http://127.0.0.1:9090", with any path before /api/v1
+    bool allow_plaintext = false; ///< allow http:// beyond loopback
+    std::string token;            ///< bearer token, for a proxy in front of Prometheus; may be empty
 };
 
-/// What makes a target good.
+/// The condition under which a target is healthy.
 struct PrometheusRule {
-    std::string query;                 ///< of one value for each target, or of one for all
-    std::string label = "instance";    ///< which tells whose value it is
-    std::optional<double> least, most; ///< good within these
+    std::string query;              ///< PromQL with one value for each target, or one for all targets
+    std::string label = "instance"; ///< the label that identifies the target
+    std::optional<double> min, max; ///< the target is healthy within these limits
 };
 
-/// The health of targets ("192.0.2.1:80") as a query tells of it: one call for all of them. What it has no value for is evidence of
-/// nothing. `invalid` for options that cannot be right. The client must outlive it.
+/// The health of targets ("192.0.2.1:80") as the result of an instant query: one request for all targets. A target without a value
+/// is no evidence. Returns `invalid` where the options are not valid. The client must outlive the source.
 Result<std::shared_ptr<health::StatusSource>> prometheus_source(net::HttpClient& client, PrometheusOptions options,
                                                                 PrometheusRule rule);
 

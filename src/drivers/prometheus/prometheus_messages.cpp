@@ -14,9 +14,9 @@ namespace orrery::drivers {
 
 namespace {
 
-constexpr std::size_t most_samples = 100'000;
+constexpr std::size_t max_samples = 100'000;
 
-Error not_prometheus() { return {Code::unavailable, "what Prometheus answers is not what it was asked for"}; }
+Error not_prometheus() { return {Code::unavailable, "the answer of Prometheus is not the result of an instant query"}; }
 
 /// [1700000000.1, "0.5"]
 std::optional<double> value_in(const json::value* pair) {
@@ -32,7 +32,7 @@ std::optional<double> value_in(const json::value* pair) {
     return value;
 }
 
-/// "192.0.2.1" of "192.0.2.1:80" and "[2001:db8::1]:80"; an address without a port is itself.
+/// The address of "192.0.2.1:80" or "[2001:db8::1]:80"; an address without a port is returned as it is.
 std::string_view host_in(std::string_view instance) {
     if (instance.starts_with('[')) {
         const auto end = instance.find(']');
@@ -47,14 +47,14 @@ std::string_view host_in(std::string_view instance) {
 
 Result<PrometheusAnswer> read_prometheus_answer(std::string_view body) {
     TRY(const auto document, read_answer("Prometheus", body));
-    if (text_at(&document, "status") == "error") {
-        const bool ours = text_at(&document, "errorType") == "bad_data";
-        return Error{ours ? Code::invalid : Code::unavailable,
-                     fmt::format("Prometheus: {}", one_line(text_at(&document, "error")))};
+    if (text_at(as_object(document), "status") == "error") {
+        const bool bad_query = text_at(as_object(document), "errorType") == "bad_data";
+        return Error{bad_query ? Code::invalid : Code::unavailable,
+                     fmt::format("Prometheus: {}", one_line(text_at(as_object(document), "error")))};
     }
-    const auto* data = at(&document, "data");
+    const auto& data = object_at(as_object(document), "data");
     const auto type = text_at(data, "resultType");
-    const auto* result = at(data, "result");
+    const auto* result = data.if_contains("result");
     PrometheusAnswer out;
     if (type == "scalar") {
         out.scalar = value_in(result);
@@ -62,12 +62,12 @@ Result<PrometheusAnswer> read_prometheus_answer(std::string_view body) {
         return out;
     }
     if (type != "vector" || result == nullptr || !result->is_array()) return not_prometheus();
-    if (result->get_array().size() > most_samples)
-        return Error{Code::too_large, fmt::format("Prometheus answers with {} samples, and {} are the most that are read",
-                                                  result->get_array().size(), most_samples)};
+    if (result->get_array().size() > max_samples)
+        return Error{Code::too_large, fmt::format("Prometheus answers with {} samples; at most {} are read",
+                                                  result->get_array().size(), max_samples)};
     for (const auto& item : result->get_array()) {
-        const auto value = value_in(at(&item, "value"));
-        const auto* metric = at(&item, "metric");
+        const auto value = value_in(as_object(item).if_contains("value"));
+        const auto* metric = as_object(item).if_contains("metric");
         if (!value || metric == nullptr || !metric->is_object()) return not_prometheus();
         PrometheusAnswer::Sample sample{{}, *value};
         for (const auto& [name, label] : metric->get_object())

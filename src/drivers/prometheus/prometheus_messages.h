@@ -10,21 +10,21 @@
 
 namespace orrery::drivers {
 
-/// What a Prometheus answers to an instant query.
+/// The result of an instant query.
 struct PrometheusAnswer {
     struct Sample {
         std::map<std::string, std::string> labels;
-        double value = 0; ///< may be no number at all (NaN)
+        double value = 0; ///< may be NaN
     };
     std::vector<Sample> samples;
-    std::optional<double> scalar; ///< where the query is of one value that has no labels
+    std::optional<double> scalar; ///< the result of a query of type scalar
 };
-/// `invalid`: it does not understand the query, in its own words. `unavailable`: it cannot tell now, or what came is no such
-/// answer.
+/// `invalid`: Prometheus refuses the query; the error has its message. `unavailable`: Prometheus cannot answer now, or the body is
+/// not the result of an instant query.
 Result<PrometheusAnswer> read_prometheus_answer(std::string_view body);
 
-/// The sample of a target: the one whose label is its address and port, else its address, else its address with any port. Null:
-/// there is none.
+/// The sample of a target: the one whose label is its address and port, else its address, else its address with any port. Null
+/// where the answer has no such sample.
 const PrometheusAnswer::Sample* prometheus_sample(const PrometheusAnswer& answer, const std::string& label,
                                                   std::string_view target);
 

@@ -6,7 +6,7 @@
 
 namespace orrery::drivers {
 
-TEST(Prometheus, ReadsVectorsAndScalars) {
+TEST(Prometheus, ParsesVectorsAndScalars) {
     const auto answer = read_prometheus_answer(
         R"({"status":"success","data":{"resultType":"vector","result":[
             {"metric":{"instance":"192.0.2.1:9100","job":"node"},"value":[1700000000.1,"1"]},
@@ -18,7 +18,7 @@ TEST(Prometheus, ReadsVectorsAndScalars) {
         return sample == nullptr ? -1.0 : sample->value;
     };
     EXPECT_EQ(value("192.0.2.1:9100"), 1);
-    EXPECT_EQ(value("192.0.2.1:80"), 1); // another port of the same machine
+    EXPECT_EQ(value("192.0.2.1:80"), 1); // another port of the same host
     EXPECT_EQ(value("192.0.2.1"), 1);
     EXPECT_EQ(value("192.0.2.2:80"), HUGE_VAL);
     EXPECT_TRUE(std::isnan(value("[2001:db8::1]:80")));
@@ -31,7 +31,7 @@ TEST(Prometheus, ReadsVectorsAndScalars) {
     EXPECT_EQ(scalar->scalar, 0.25);
 }
 
-TEST(Prometheus, ThePortDecidesBetweenTwo) {
+TEST(Prometheus, ThePortSelectsAmongSeveralSeries) {
     const auto answer = read_prometheus_answer(
         R"({"status":"success","data":{"resultType":"vector","result":[
             {"metric":{"instance":"192.0.2.1:9100"},"value":[1,"1"]},{"metric":{"instance":"192.0.2.1:80"},"value":[1,"2"]}]}})");
@@ -39,7 +39,7 @@ TEST(Prometheus, ThePortDecidesBetweenTwo) {
     EXPECT_EQ(prometheus_sample(*answer, "instance", "192.0.2.1:80")->value, 2);
 }
 
-TEST(Prometheus, WhatIsNoAnswerIsNone) {
+TEST(Prometheus, MalformedBodiesAreErrors) {
     const auto bad = read_prometheus_answer(R"({"status":"error","errorType":"bad_data","error":"parse error at char 3"})");
     ASSERT_FALSE(bad.ok());
     EXPECT_EQ(bad.error().code, Code::invalid);

@@ -1,6 +1,8 @@
 #include "drivers/puppet/report.h"
 
+#include "core/json_fields.h"
 #include "core/text.h"
+#include "core/truncate.h"
 
 #include <fmt/format.h>
 
@@ -8,13 +10,12 @@
 
 namespace orrery::drivers {
 
-namespace json = boost::json;
 using jobs::ErrorClass;
 using jobs::Outcome;
 
 namespace {
 
-constexpr std::size_t most_resources = 10'000;
+constexpr std::size_t max_resources = 10'000;
 
 /// "key: !ruby/object:Puppet::X value" becomes "key: value".
 std::string without_ruby_tags(std::string_view text) {
@@ -25,7 +26,7 @@ std::string without_ruby_tags(std::string_view text) {
         if (at == std::string_view::npos) break;
         out += text.substr(0, at);
         text.remove_prefix(at);
-        // Only where a tag can stand: at the beginning of a value.
+        // A tag can only be at the beginning of a value.
         const bool is_tag = out.empty() || out.ends_with(": ") || out.ends_with("- ");
         const auto length = is_tag ? std::min(text.find_first_of(" \n"), text.size()) : 6;
         if (!is_tag) out += text.substr(0, length);
@@ -40,35 +41,27 @@ std::string report_text(const json::object& from, std::string_view key) {
     const auto* value = from.if_contains(key);
     if (value == nullptr || value->is_null()) return {};
     std::string text = value->is_string() ? std::string(std::string_view(value->get_string())) : to_json_text(*value);
-    if (text.size() > 2000) text = text.substr(0, 2000) + "...";
+    if (text.size() > 2000) text = truncate(text, 2000) + "...";
     return text;
-}
-bool report_flag(const json::object& from, std::string_view key) {
-    const auto* value = from.if_contains(key);
-    return value != nullptr && value->is_bool() && value->get_bool();
 }
 
 PuppetReport::Resource read_resource(std::string_view name, const json::object& from) {
     PuppetReport::Resource out;
-    out.name = name.substr(0, 300);
-    out.failed = report_flag(from, "failed") || report_flag(from, "failed_to_restart");
-    out.changed = report_flag(from, "changed");
-    out.skipped = report_flag(from, "skipped");
-    out.out_of_sync = report_flag(from, "out_of_sync");
-    if (const auto* took = from.if_contains("evaluation_time"); took != nullptr && took->is_number()) {
-        const double seconds = took->to_number<double>();
-        if (seconds > 0 && seconds < 1e7) out.took = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-    }
-    const auto* events = from.if_contains("events");
-    if (events == nullptr || !events->is_array()) return out;
-    for (const auto& item : events->get_array()) {
+    out.name = truncate(name, 300);
+    out.failed = flag_at(from, "failed") || flag_at(from, "failed_to_restart");
+    out.changed = flag_at(from, "changed");
+    out.skipped = flag_at(from, "skipped");
+    out.out_of_sync = flag_at(from, "out_of_sync");
+    if (const double seconds = number_at(from, "evaluation_time"); seconds > 0 && seconds < 1e7)
+        out.took = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+    for (const auto& item : array_at(from, "events")) {
         const auto* event = item.if_object();
         if (event == nullptr || out.differences.size() >= 50) continue;
         const auto status = report_text(*event, "status");
         if (status == "audit") continue;
         const auto message = report_text(*event, "message");
-        if (out.words.empty() || status == "failure") out.words = message;
-        const bool hidden = report_flag(*event, "redacted");
+        if (out.message.empty() || status == "failure") out.message = message;
+        const bool hidden = flag_at(*event, "redacted");
         out.differences.push_back({fmt::format("{} {}", out.name, report_text(*event, "property")),
                                    hidden ? "(redacted)" : report_text(*event, "previous_value"),
                                    hidden ? "(redacted)" : report_text(*event, "desired_value")});
@@ -83,25 +76,21 @@ Result<PuppetReport> read_puppet_report(std::string_view text) {
     TRY(auto documents, parse_yaml(without_ruby_tags(text)));
     const auto* root = documents.size() == 1 ? documents.front().value.if_object() : nullptr;
     if (root == nullptr || !root->contains("resource_statuses") || !root->contains("status"))
-        return Error{Code::invalid, "what Puppet left is no report"};
+        return Error{Code::invalid, "the file is not a report of Puppet"};
     PuppetReport out;
     out.status = report_text(*root, "status");
-    out.noop_pending = report_flag(*root, "noop_pending");
-    if (const auto* logs = root->if_contains("logs"); logs != nullptr && logs->is_array()) {
-        for (const auto& item : logs->get_array()) {
-            const auto* entry = item.if_object();
-            if (entry == nullptr || report_text(*entry, "level") != "err") continue;
-            const auto source = report_text(*entry, "source");
-            const auto message = report_text(*entry, "message");
-            if (out.first_error.empty() || source != "Puppet")
-                out.first_error = source == "Puppet" ? message : fmt::format("{}: {}", source, message);
-            if (source != "Puppet") break;
-        }
+    out.noop_pending = flag_at(*root, "noop_pending");
+    for (const auto& item : array_at(*root, "logs")) {
+        const auto* entry = item.if_object();
+        if (entry == nullptr || report_text(*entry, "level") != "err") continue;
+        const auto source = report_text(*entry, "source");
+        const auto message = report_text(*entry, "message");
+        if (out.first_error.empty() || source != "Puppet")
+            out.first_error = source == "Puppet" ? message : fmt::format("{}: {}", source, message);
+        if (source != "Puppet") break;
     }
-    const auto* statuses = root->if_contains("resource_statuses");
-    if (!statuses->is_object()) return out;
-    for (const auto& [name, value] : statuses->get_object()) {
-        if (!value.is_object() || out.resources.size() >= most_resources) continue;
+    for (const auto& [name, value] : object_at(*root, "resource_statuses")) {
+        if (!value.is_object() || out.resources.size() >= max_resources) continue;
         auto resource = read_resource(name, value.get_object());
         if (resource.failed || resource.changed || resource.out_of_sync || resource.skipped)
             out.resources.push_back(std::move(resource));
@@ -119,26 +108,26 @@ jobs::Outcome puppet_outcome(const Result<PuppetReport>& report, int exit_code, 
             changed = changed || resource.changed;
         }
     }
-    const auto why = has_report && !report->first_error.empty() ? report->first_error : std::string(last_error);
+    const auto message = has_report && !report->first_error.empty() ? report->first_error : std::string(last_error);
     Outcome outcome;
     if (exit_code == 127) {
-        outcome = Outcome::failure(ErrorClass::refused, "puppet is not installed there", exit_code);
+        outcome = Outcome::failure(ErrorClass::refused, "puppet is not installed on the node", exit_code);
     } else if (exit_code == 1) {
         outcome = Outcome::failure(
             ErrorClass::refused, fmt::format("the catalog did not compile, or Puppet could not start: {}", last_error), exit_code);
     } else if (exit_code == 4 || exit_code == 6 || failed > 0 || (has_report && report->status == "failed")) {
         outcome = Outcome::failure(ErrorClass::failed,
-                                   failed > 0 ? fmt::format("{} resource{} failed: {}", failed, failed == 1 ? "" : "s", why)
-                                              : fmt::format("resources failed: {}", why),
+                                   failed > 0 ? fmt::format("{} resource{} failed: {}", failed, failed == 1 ? "" : "s", message)
+                                              : fmt::format("resources failed: {}", message),
                                    exit_code);
     } else if (exit_code == 0 || exit_code == 2) {
         outcome = Outcome::success();
         outcome.exit_code = exit_code;
-        if (!has_report) outcome.words = fmt::format("its report could not be read: {}", report.error().message);
+        if (!has_report) outcome.message = fmt::format("the report cannot be read: {}", report.error().message);
     } else {
-        outcome =
-            Outcome::failure(ErrorClass::failed,
-                             fmt::format("puppet ended with exit code {}{}{}", exit_code, why.empty() ? "" : ": ", why), exit_code);
+        outcome = Outcome::failure(
+            ErrorClass::failed, fmt::format("puppet ended with exit code {}{}{}", exit_code, message.empty() ? "" : ": ", message),
+            exit_code);
     }
     outcome.change = changed                              ? Outcome::Change::changed
                      : exit_code == 1 || exit_code == 127 ? Outcome::Change::unknown

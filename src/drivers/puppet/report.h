@@ -8,25 +8,26 @@
 
 namespace orrery::drivers {
 
-/// What a Puppet run did, from its last_run_report.yaml.
+/// The report of a Puppet run (last_run_report.yaml).
 struct PuppetReport {
     struct Resource {
         std::string name; ///< "File[/etc/ntp.conf]"
         bool failed = false, changed = false, skipped = false, out_of_sync = false;
-        std::string words;                                  ///< what its events say
-        std::vector<jobs::Preview::Difference> differences; ///< property by property
+        std::string message;                                ///< of its events; a failure comes first
+        std::vector<jobs::Preview::Difference> differences; ///< of each property
         Duration took{};
     };
     std::string status; ///< "failed", "changed", "unchanged"
     bool noop_pending = false;
-    std::vector<Resource> resources; ///< those of which there is something to say
-    std::string first_error;         ///< of its log
+    std::vector<Resource> resources; ///< failed, changed, skipped or out of sync; others are left out
+    std::string first_error;         ///< of the report's log
 };
 
-/// Ruby's tags are taken off first. `invalid` or `too_large` for anything that is no such report. Takes time: 2 MB a second.
+/// Reads a report; Ruby's YAML tags are removed first. Returns `invalid` or `too_large` where the text is not a report. Slow (2 MB
+/// a second): pool threads only.
 Result<PuppetReport> read_puppet_report(std::string_view text);
 
-/// How a run with --detailed-exitcodes ended. A report that says more than the exit code is believed.
+/// The outcome of a run with --detailed-exitcodes. Failed resources in the report are a failure whatever the exit code.
 jobs::Outcome puppet_outcome(const Result<PuppetReport>& report, int exit_code, std::string_view last_error);
 
 } // namespace orrery::drivers

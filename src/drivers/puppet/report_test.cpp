@@ -67,7 +67,7 @@ resource_statuses:
 )";
 } // namespace
 
-TEST(PuppetReport, IsReadWithoutRubysTags) {
+TEST(PuppetReport, IsParsedWithoutRubyTags) {
     const auto report = read_puppet_report(recorded);
     ASSERT_TRUE(report.ok()) << report.error().text();
     EXPECT_EQ(report->status, "failed");
@@ -76,12 +76,12 @@ TEST(PuppetReport, IsReadWithoutRubysTags) {
     EXPECT_TRUE(report->resources[0].changed);
     EXPECT_EQ(report->resources[0].took, std::chrono::milliseconds(500));
     EXPECT_EQ(report->resources[0].differences[0].before, "absent");
-    EXPECT_EQ(report->resources[1].words, "it failed");
+    EXPECT_EQ(report->resources[1].message, "it failed");
     EXPECT_TRUE(report->resources[2].skipped);
     EXPECT_THAT(report->first_error, HasSubstr("Exec[bad]/returns: change from"));
 }
 
-TEST(PuppetReport, EveryBeginningOfOneIsTakenCalmly) {
+TEST(PuppetReport, EveryTruncationIsHandled) {
     const std::string_view text(recorded);
     for (std::size_t size = 0; size < text.size(); size += 7) std::ignore = read_puppet_report(text.substr(0, size));
     EXPECT_EQ(read_puppet_report("status: x").error().code, Code::invalid);
@@ -89,7 +89,7 @@ TEST(PuppetReport, EveryBeginningOfOneIsTakenCalmly) {
 }
 
 TEST(PuppetOutcome, FollowsTheDetailedExitCodes) {
-    const Result<PuppetReport> none = Error{Code::not_found, "there is none"};
+    const Result<PuppetReport> none = Error{Code::not_found, "the run left no report"};
     EXPECT_EQ(puppet_outcome(none, 0, "").ended, Outcome::Ended::succeeded);
     EXPECT_EQ(puppet_outcome(none, 0, "").change, Outcome::Change::unchanged);
     EXPECT_EQ(puppet_outcome(none, 2, "").ended, Outcome::Ended::succeeded);
@@ -103,7 +103,7 @@ TEST(PuppetOutcome, FollowsTheDetailedExitCodes) {
     EXPECT_EQ(puppet_outcome(none, 137, "").error, ErrorClass::failed);
     const auto report = read_puppet_report(recorded);
     EXPECT_EQ(puppet_outcome(report, 0, "").error, ErrorClass::failed); // it says more than the exit code
-    EXPECT_THAT(puppet_outcome(report, 6, "").words, HasSubstr("1 resource failed: /Stage[main]/Main/Exec[bad]"));
+    EXPECT_THAT(puppet_outcome(report, 6, "").message, HasSubstr("1 resource failed: /Stage[main]/Main/Exec[bad]"));
 }
 
 } // namespace orrery::drivers::report_test

@@ -21,22 +21,22 @@ void put(std::array<char, 512>& header, std::size_t at, std::string_view text) {
 Result<Unit> Tar::add(const std::string& name, std::string_view content, unsigned mode) {
     std::string_view last(name), prefix;
     if (last.size() > 100) {
-        // The name is cut at a slash: up to 155 bytes before it, up to 100 after.
+        // The name is split at a slash: at most 155 bytes before it, at most 100 after.
         const auto slash = name.find('/', name.size() - 101);
         if (slash == std::string::npos || slash > 155)
-            return Error{Code::invalid, fmt::format("the name {} is too long to be sent", name)};
+            return Error{Code::invalid, fmt::format("the name {} is too long for an archive", name)};
         prefix = std::string_view(name).substr(0, slash);
         last = std::string_view(name).substr(slash + 1);
     }
-    if (bytes_.size() + content.size() > most)
-        return Error{Code::too_large, fmt::format("the manifest, its modules and data are more than {} MiB", most >> 20)};
+    if (bytes_.size() + content.size() > max_size)
+        return Error{Code::too_large, fmt::format("the manifest, its modules and data have more than {} MiB", max_size >> 20)};
     std::array<char, 512> header{};
     put(header, 0, last);
     put(header, 100, fmt::format("{:07o}", mode));
     put(header, 108, "0000000");
     put(header, 116, "0000000");
     put(header, 124, fmt::format("{:011o}", content.size()));
-    put(header, 136, "00000000000"); // no time, so that equal contents are equal archives
+    put(header, 136, "00000000000"); // no time, so that equal contents give equal archives
     put(header, 148, "        ");
     header[156] = '0';
     put(header, 257,
@@ -58,8 +58,8 @@ Result<Unit> Tar::add(const std::string& name, std::string_view content, unsigne
 Result<Unit> Tar::add_folder(const std::string& name, const std::filesystem::path& folder) {
     std::error_code error;
     if (!std::filesystem::is_directory(folder, error))
-        return Error{Code::not_found, fmt::format("there is no folder {} at the server", folder.string()),
-                     "put it there, or correct its name"};
+        return Error{Code::not_found, fmt::format("there is no folder {} on the server", folder.string()),
+                     "create the folder, or correct its name"};
     std::vector<std::filesystem::path> files;
     for (std::filesystem::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
         if (at->path().filename().string().starts_with('.')) {
@@ -67,14 +67,14 @@ Result<Unit> Tar::add_folder(const std::string& name, const std::filesystem::pat
             continue;
         }
         if (at->is_regular_file(error) && !at->is_symlink(error)) files.push_back(at->path());
-        if (files.size() > 20'000) return Error{Code::too_large, fmt::format("{} holds more than 20,000 files", folder.string())};
+        if (files.size() > 20'000) return Error{Code::too_large, fmt::format("{} has more than 20,000 files", folder.string())};
     }
     if (error) return Error{Code::denied, fmt::format("{} cannot be read: {}", folder.string(), error.message())};
     std::sort(files.begin(), files.end());
     for (const auto& file : files) {
         std::ifstream stream(file, std::ios::binary);
-        if (std::filesystem::file_size(file, error) > most)
-            return Error{Code::too_large, fmt::format("{} is too large to be sent", file.string())};
+        if (std::filesystem::file_size(file, error) > max_size)
+            return Error{Code::too_large, fmt::format("{} is too large for the archive", file.string())};
         const std::string content{std::istreambuf_iterator<char>(stream), {}};
         if (!stream) return Error{Code::denied, fmt::format("{} cannot be read", file.string())};
         const bool program = (std::filesystem::status(file, error).permissions() & std::filesystem::perms::owner_exec) !=

@@ -8,16 +8,17 @@
 
 namespace orrery::drivers {
 
-/// A tar archive in memory (POSIX ustar): the same contents give the same bytes.
+/// A tar archive in memory (POSIX ustar). The same contents give the same bytes.
 class Tar {
 public:
-    /// `invalid` for a name that the format cannot hold, `too_large` beyond the limit.
+    /// Adds a file. Returns `invalid` where the name is too long for the format, `too_large` beyond `max_size`.
     Result<Unit> add(const std::string& name, std::string_view content, unsigned mode = 0644);
-    /// All regular files below `folder`, as `name`/...; links and hidden files are left out. Blocks.
+    /// Adds all regular files below `folder` as `name`/...; links and hidden files are left out. Blocks.
     Result<Unit> add_folder(const std::string& name, const std::filesystem::path& folder);
+    /// The archive; the object is empty afterwards.
     std::string finish();
 
-    static constexpr std::size_t most = 16u << 20;
+    static constexpr std::size_t max_size = 16u << 20;
 
 private:
     std::string bytes_;

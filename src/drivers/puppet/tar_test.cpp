@@ -1,4 +1,4 @@
-#include "core/testing.h"
+#include "core/test_fixture.h"
 #include "drivers/puppet/tar.h"
 #include "net/process.h"
 
@@ -22,7 +22,7 @@ CO_TEST(Tar, IsReadByTar) {
     auto second = tar.add(deep, std::string(1000, 'x'), 0600);
     auto third = tar.add_folder("modules/m", folder / "m");
     auto bad = tar.add(std::string(300, 'n'), "x");
-    auto large = tar.add("large", std::string(Tar::most + 1, 'x'));
+    auto large = tar.add("large", std::string(Tar::max_size + 1, 'x'));
     auto none = tar.add_folder("x", folder / "missing");
     const auto bytes = tar.finish();
     auto ran = co_await net::run_process(Context::background(),

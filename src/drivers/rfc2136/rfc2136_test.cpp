@@ -1,4 +1,4 @@
-#include "core/testing.h"
+#include "core/test_fixture.h"
 #include "dns/server.h"
 #include "drivers/dns/exchange.h"
 #include "drivers/rfc2136/rfc2136.h"
@@ -38,12 +38,12 @@ public:
     using Key = std::pair<std::string, std::uint16_t>;
     using Values = std::map<std::vector<std::uint8_t>, std::uint32_t>; // data and TTL
 
-    std::size_t respond(dns::Bytes bytes, const dns::Asker& asker, std::span<std::uint8_t> out) const noexcept override {
+    std::size_t respond(dns::Bytes bytes, const dns::Client& asker, std::span<std::uint8_t> out) const noexcept override {
         const std::lock_guard lock(mutex);
         if (bytes.size() < 12) return 0;
         if ((bytes[2] & 0x78) == 0) return answer_query(bytes, out);
         ++updates;
-        if (asker.transport == dns::Asker::Transport::tcp) ++over_tcp;
+        if (asker.transport == dns::Client::Transport::tcp) ++over_tcp;
         Update asked;
         if (silent || !asked.read(bytes)) return 0;
         std::vector<std::uint8_t> reply(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(asked.zone_end));
@@ -58,7 +58,10 @@ public:
         reply[3] = static_cast<std::uint8_t>(rcode);
         std::fill(reply.begin() + 6, reply.begin() + 12, std::uint8_t{0});
         if (!mac.empty() && !unsigned_answers) std::ignore = tsig_sign(reply, key, real_clock().wall(), mac);
-        if (lose_answers > 0 && lose_answers-- > 0) return 0;
+        if (lose_answers > 0) {
+            --lose_answers;
+            return 0;
+        }
         std::copy(reply.begin(), reply.end(), out.begin());
         return reply.size();
     }
@@ -134,7 +137,7 @@ public:
         return writer.finish({.authoritative = !lame});
     }
 
-    /// The server's threads look at it all the time.
+    /// The threads of the server read it all the time.
     template <class F> auto with(F change) {
         const std::lock_guard lock(mutex);
         return change(*this);
@@ -150,7 +153,7 @@ public:
 
 struct Primary {
     Primary() : fake(std::make_shared<FakePrimary>()), server({.address = "127.0.0.1"}, fake) { EXPECT_TRUE(server.start().ok()); }
-    std::unique_ptr<gslb::Publisher> publisher() const {
+    std::unique_ptr<gslb::DnsProvider> publisher() const {
         auto made = rfc2136_publisher(real_clock(), {.server = fmt::format("127.0.0.1:{}", server.port()), .key = test_key()});
         EXPECT_TRUE(made.ok());
         return std::move(*made);
@@ -159,18 +162,18 @@ struct Primary {
     dns::Server server;
 };
 
-Task<gslb::RecordSets> read_one(gslb::Publisher& publisher, std::string name = www) {
+Task<gslb::RecordSets> read_one(gslb::DnsProvider& publisher, std::string name = www) {
     CO_TRY(auto read, co_await publisher.read(Context::background().with_timeout(5s), "gslb.test.", {name}));
     co_return read.at(0).sets;
 }
-Task<gslb::Accepted> publish_one(gslb::Publisher& publisher, gslb::Change change, Duration time = 5s) {
+Task<gslb::Accepted> publish_one(gslb::DnsProvider& publisher, gslb::Change change, Duration time = 5s) {
     CO_TRY(auto done, co_await publisher.publish(Context::background().with_timeout(time), "gslb.test.", {std::move(change)}));
     co_return std::move(done.at(0));
 }
 
 } // namespace
 
-CO_TEST(Rfc2136, WhatIsWrittenIsReadBackWithItsMark) {
+CO_TEST(Rfc2136, WrittenRecordsAreReadBackWithTheirMark) {
     Primary primary;
     auto publisher = primary.publisher();
     auto before = co_await read_one(*publisher);
@@ -198,7 +201,7 @@ CO_TEST(Rfc2136, WhatIsWrittenIsReadBackWithItsMark) {
     EXPECT_TRUE(primary.fake->with([](FakePrimary& fake) { return fake.records; }).empty());
 }
 
-CO_TEST(Rfc2136, SomebodyElsesChangeIsAConflictAndNothingIsWritten) {
+CO_TEST(Rfc2136, AChangeOfAnotherClientIsAConflictAndNothingIsWritten) {
     Primary primary;
     auto publisher = primary.publisher();
     const auto ours = marked(RecordType::a, {"192.0.2.1"});
@@ -213,7 +216,7 @@ CO_TEST(Rfc2136, SomebodyElsesChangeIsAConflictAndNothingIsWritten) {
     EXPECT_EQ(primary.fake->with([](FakePrimary& fake) { return fake.records; }), records);
 }
 
-CO_TEST(Rfc2136, ALostAnswerIsAskedForAgainAndReadAsAConflict) {
+CO_TEST(Rfc2136, AfterALostAnswerTheRetryIsReadAsAConflict) {
     Primary primary;
     auto publisher = primary.publisher();
     primary.fake->with([](FakePrimary& fake) { fake.lose_answers = 1; });
@@ -223,10 +226,10 @@ CO_TEST(Rfc2136, ALostAnswerIsAskedForAgainAndReadAsAConflict) {
     EXPECT_EQ(primary.fake->with([](FakePrimary& fake) { return fake.updates; }), 2);
     auto stands = co_await read_one(*publisher);
     CO_ASSERT_OK(stands);
-    EXPECT_EQ(gslb::ownership(stands->at(0), "site-1"), gslb::Ownership::ours) << "whoever reads it finds our own mark";
+    EXPECT_EQ(gslb::ownership(stands->at(0), "site-1"), gslb::Ownership::ours) << "a later read finds our own mark";
 }
 
-CO_TEST(Rfc2136, ASuccessThatIsNotSignedDoesNotCount) {
+CO_TEST(Rfc2136, AnUnsignedSuccessIsRefused) {
     Primary primary;
     auto publisher = primary.publisher();
     const gslb::Change change{www, {}, marked(RecordType::a, {"192.0.2.1"})};
@@ -238,11 +241,11 @@ CO_TEST(Rfc2136, ASuccessThatIsNotSignedDoesNotCount) {
     auto other_key = co_await publish_one(*publisher, change);
     CO_ASSERT(!unsigned_one.ok() && !other_key.ok());
     EXPECT_EQ(unsigned_one.error().code, Code::unavailable);
-    EXPECT_THAT(unsigned_one.error().message, HasSubstr("is not signed, so it does not count"));
+    EXPECT_THAT(unsigned_one.error().message, HasSubstr("is not signed, so the answer does not count"));
     EXPECT_EQ(other_key.error().code, Code::unavailable);
 }
 
-CO_TEST(Rfc2136, AnswersAreClassedByWhatToDoNext) {
+CO_TEST(Rfc2136, AnswersAreClassifiedByTheRequiredReaction) {
     Primary primary;
     auto publisher = primary.publisher();
     const gslb::Change change{www, {}, marked(RecordType::a, {"192.0.2.1"})};
@@ -262,7 +265,7 @@ CO_TEST(Rfc2136, AnswersAreClassedByWhatToDoNext) {
     CO_ASSERT(!lame.ok());
 }
 
-CO_TEST(Rfc2136, NothingIsEmptiedByMistakeAndNothingBesideTheZoneIsSent) {
+CO_TEST(Rfc2136, RefusesEmptySetsAndNamesOutsideTheZone) {
     Primary primary;
     auto publisher = primary.publisher();
     auto emptied = co_await publish_one(*publisher, {www, {}, {}});
@@ -273,7 +276,7 @@ CO_TEST(Rfc2136, NothingIsEmptiedByMistakeAndNothingBesideTheZoneIsSent) {
     EXPECT_EQ(primary.fake->with([](FakePrimary& fake) { return fake.updates; }), 0);
 }
 
-CO_TEST(Rfc2136, ManyNamesAndLargeSetsGoThrough) {
+CO_TEST(Rfc2136, WritesManyNamesAndLargeSets) {
     Primary primary;
     auto publisher = primary.publisher();
     std::vector<gslb::Change> changes;
@@ -292,7 +295,7 @@ CO_TEST(Rfc2136, ManyNamesAndLargeSetsGoThrough) {
     for (std::size_t i = 0; i < names.size(); ++i) EXPECT_EQ(text_of((*read)[i].sets), text_of(changes[i].after)) << i;
 }
 
-TEST(Rfc2136Options, WantAnAddress) {
+TEST(Rfc2136Options, NeedAnAddress) {
     EXPECT_EQ(rfc2136_publisher(real_clock(), {.server = "ns1.example.org"}).error().fields.at(0).path, "rfc2136.server");
 }
 

@@ -18,29 +18,29 @@ struct TsigKey {
     TsigAlgorithm algorithm = TsigAlgorithm::hmac_sha256;
     std::vector<std::uint8_t> secret;
 };
-/// From what stands in a key file of BIND or Knot: "orrery-key.", "hmac-sha256", base64. `invalid` names the field, never the
-/// secret.
+/// Makes a key of the fields of a key file of BIND or Knot: "orrery-key.", "hmac-sha256", base64. `invalid` names the field, never
+/// the secret.
 Result<TsigKey> tsig_key(std::string_view name, std::string_view algorithm, std::string_view secret);
 
 constexpr std::uint16_t tsig_fudge = 300; ///< seconds by which clocks may differ
 
-/// Signs a whole message: adds the record at its end. Returns the MAC, which the answer's signature depends on. `request_mac`: of
-/// the message that this one answers.
+/// Signs a whole message: appends the TSIG record. Returns the MAC, which the signature of the answer covers. `request_mac` is the
+/// MAC of the request, where the message is an answer.
 std::vector<std::uint8_t> tsig_sign(std::vector<std::uint8_t>& message, const TsigKey& key, WallTime now,
                                     dns::Bytes request_mac = {});
 
-/// What an answer's signature is worth.
+/// The result of the verification of an answer.
 struct TsigVerdict {
-    enum class What {
-        good,
-        absent,    ///< it is not signed at all
-        complains, ///< the server says that ours was not good; it does not sign that
-        bad,       ///< another key, a wrong MAC, another time, or not where it should be
+    enum class Status {
+        valid,
+        unsigned_, ///< the answer has no signature
+        rejected,  ///< the server rejected the signature of our request; it does not sign such an answer
+        invalid,   ///< another key, a wrong MAC, another time, or a signature that is not the last record
     };
-    What what = What::bad;
-    std::string why;
+    Status status = Status::invalid;
+    std::string message;
 };
-/// `request_mac`: of the message that this answers. Reads nothing past the end.
+/// Verifies an answer. `request_mac` is the MAC of the request. Reads nothing past the end.
 TsigVerdict tsig_verify(dns::Bytes answer, const TsigKey& key, dns::Bytes request_mac, WallTime now);
 
 } // namespace orrery::drivers

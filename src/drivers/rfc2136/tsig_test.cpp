@@ -32,7 +32,7 @@ std::vector<std::uint8_t> an_answer() {
 
 } // namespace
 
-TEST(Tsig, SignsAsOthersDo) {
+TEST(Tsig, MatchesTheSignaturesOfOtherImplementations) {
     const auto zone = *dns::Name::from_text("gslb.test.");
     auto message = replacement_message(
         0x1234, zone,
@@ -43,7 +43,7 @@ TEST(Tsig, SignsAsOthersDo) {
     EXPECT_EQ(mac.size(), 32U);
 }
 
-TEST(Tsig, KeysAreReadAsTheyStandInKeyFiles) {
+TEST(Tsig, KeysAreParsedInTheFormOfKeyFiles) {
     EXPECT_EQ(vector_key().secret.size(), 32U);
     EXPECT_EQ(tsig_key("k", "hmac-sha512.", "c2VjcmV0\n")->secret.size(), 6U);
     EXPECT_EQ(tsig_key("k", "hmac-sha1", "c2VjcmU=")->secret.size(), 5U);
@@ -56,42 +56,42 @@ TEST(Tsig, KeysAreReadAsTheyStandInKeyFiles) {
     }
 }
 
-TEST(Tsig, OnlyAnAnswerToOurMessageWithOurKeyInOurTimeIsGood) {
-    using What = TsigVerdict::What;
+TEST(Tsig, VerifiesTheRequestTheKeyAndTheTimeOfAnAnswer) {
+    using Status = TsigVerdict::Status;
     const auto key = vector_key();
     auto request = an_answer();
     const auto mac = tsig_sign(request, key, signed_at);
     auto answer = an_answer();
     std::ignore = tsig_sign(answer, key, signed_at, mac);
-    EXPECT_EQ(tsig_verify(answer, key, mac, signed_at).what, What::good);
-    EXPECT_EQ(tsig_verify(answer, key, mac, signed_at + std::chrono::seconds(299)).what, What::good);
-    EXPECT_EQ(tsig_verify(answer, key, mac, signed_at + std::chrono::seconds(301)).what, What::bad);
-    EXPECT_EQ(tsig_verify(answer, key, {}, signed_at).what, What::bad) << "of another question";
-    EXPECT_EQ(tsig_verify(answer, *tsig_key("orrery.", "hmac-sha256", "c2VjcmV0"), mac, signed_at).what, What::bad);
+    EXPECT_EQ(tsig_verify(answer, key, mac, signed_at).status, Status::valid);
+    EXPECT_EQ(tsig_verify(answer, key, mac, signed_at + std::chrono::seconds(299)).status, Status::valid);
+    EXPECT_EQ(tsig_verify(answer, key, mac, signed_at + std::chrono::seconds(301)).status, Status::invalid);
+    EXPECT_EQ(tsig_verify(answer, key, {}, signed_at).status, Status::invalid) << "of another question";
+    EXPECT_EQ(tsig_verify(answer, *tsig_key("orrery.", "hmac-sha256", "c2VjcmV0"), mac, signed_at).status, Status::invalid);
     EXPECT_EQ(
         tsig_verify(answer, *tsig_key("other.", "hmac-sha256", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="), mac, signed_at)
-            .what,
-        What::bad);
+            .status,
+        Status::invalid);
     for (std::size_t i = 0; i < answer.size(); ++i) {
         auto changed = answer;
         changed[i] ^= 0x01;
         // The id itself is not signed, only the one it had at first; the exchange compares it.
         if (i > 1) {
-            EXPECT_NE(tsig_verify(changed, key, mac, signed_at).what, What::good) << i;
+            EXPECT_NE(tsig_verify(changed, key, mac, signed_at).status, Status::valid) << i;
         }
-        EXPECT_NE(tsig_verify(dns::Bytes(answer.data(), i), key, mac, signed_at).what, What::good) << i;
+        EXPECT_NE(tsig_verify(dns::Bytes(answer.data(), i), key, mac, signed_at).status, Status::valid) << i;
     }
 }
 
-TEST(Tsig, WhatIsNotWholeIsNeverGood) {
+TEST(Tsig, TruncatedMessagesAreNeverValid) {
     const auto message = from_hex(signed_update);
     const auto key = vector_key();
     for (std::size_t size = 0; size < message.size(); ++size)
-        EXPECT_NE(tsig_verify(dns::Bytes(message.data(), size), key, {}, signed_at).what, TsigVerdict::What::good) << size;
+        EXPECT_NE(tsig_verify(dns::Bytes(message.data(), size), key, {}, signed_at).status, TsigVerdict::Status::valid) << size;
     auto unsigned_one = message;
     unsigned_one.resize(75);
     unsigned_one[11] = 0;
-    EXPECT_EQ(tsig_verify(unsigned_one, key, {}, signed_at).what, TsigVerdict::What::absent);
+    EXPECT_EQ(tsig_verify(unsigned_one, key, {}, signed_at).status, TsigVerdict::Status::unsigned_);
 }
 
 } // namespace orrery::drivers::tsig_test

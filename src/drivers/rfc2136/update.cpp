@@ -1,5 +1,6 @@
 #include "drivers/rfc2136/update.h"
 
+#include "core/truncate.h"
 #include "drivers/dns/name_servers.h"
 
 #include <boost/asio/ip/address.hpp>
@@ -36,7 +37,7 @@ Result<Octets> data_of(RecordType type, const std::string& value) {
     } else if (const auto name = dns::Name::from_text(value); name.ok()) {
         return Octets(name->wire().begin(), name->wire().end());
     }
-    return Error{Code::invalid, fmt::format("\"{}\" cannot stand in a record of type {}", value.substr(0, 300), name_of(type))};
+    return Error{Code::invalid, fmt::format("\"{}\" is not valid in a record of type {}", truncate(value, 300), name_of(type))};
 }
 
 Octets text_data(std::string_view text) {
@@ -46,7 +47,7 @@ Octets text_data(std::string_view text) {
     return out;
 }
 
-/// An update in the making. Owners are compressed against the zone and against each other.
+/// Writes an update. Owners are compressed against the zone and against each other.
 class UpdateWriter {
 public:
     UpdateWriter(std::uint16_t id, const dns::Name& zone) : zone_(zone) {
@@ -60,7 +61,7 @@ public:
         put16(type_soa);
         put16(class_in);
     }
-    enum class Section { prerequisite = 6, update = 8 }; // where their counts stand
+    enum class Section { prerequisite = 6, update = 8 }; // the offset of their counts
     void record(Section section, const dns::Name& owner, std::uint16_t type, std::uint16_t dns_class, std::uint32_t ttl,
                 const Octets& data) {
         put_owner(owner);
@@ -73,7 +74,7 @@ public:
         auto& count = out_[static_cast<std::size_t>(section) + 1];
         if (++count == 0) ++out_[static_cast<std::size_t>(section)];
     }
-    Octets take() { return std::move(out_); }
+    Octets finish() { return std::move(out_); }
 
 private:
     void put16(std::uint16_t value) {
@@ -84,7 +85,7 @@ private:
         if (owner == zone_) return put16(0xC000 | head_size);
         const auto [known, is_new] = owners_.try_emplace(owner.lowered(), out_.size());
         if (!is_new && known->second < 0x4000) return put16(static_cast<std::uint16_t>(0xC000 | known->second));
-        // What comes before the zone is written out; then a pointer to the zone.
+        // The labels before the zone are written out, then a pointer to the zone.
         const auto own = owner.size() - zone_.size();
         out_.insert(out_.end(), owner.wire().begin(), owner.wire().begin() + static_cast<std::ptrdiff_t>(own));
         put16(0xC000 | head_size);
@@ -107,7 +108,7 @@ Result<Unit> put_set(UpdateWriter& writer, UpdateWriter::Section section, const 
 
 Result<dns::Name> mark_name(const dns::Name& name) {
     auto out = name;
-    if (!out.prepend("_orrery")) return Error{Code::invalid, fmt::format("{} is too long for a mark beside it", name.to_text())};
+    if (!out.prepend("_orrery")) return Error{Code::invalid, fmt::format("{} is too long to have an owner mark", name.to_text())};
     return out;
 }
 
@@ -133,21 +134,21 @@ Result<std::vector<std::uint8_t>> update_message(std::uint16_t id, const dns::Na
         }
     }
 
-    // What goes is before what comes: a server passes over an alias that is added beside addresses, and the other way round.
+    // Removals come first: a server ignores an alias that is added beside addresses, and addresses beside an alias.
     for (const auto& set : change.before) {
-        const auto* stays = gslb::find(change.after, set.type);
-        if (stays == nullptr || !stays->same_data(set)) writer.record(update, name, number_of(set.type), class_any, 0, {});
+        const auto* kept_set = gslb::find(change.after, set.type);
+        if (kept_set == nullptr || !kept_set->same_data(set)) writer.record(update, name, number_of(set.type), class_any, 0, {});
     }
     for (const auto& set : change.after) {
-        const auto* stood = gslb::find(change.before, set.type);
-        if (stood == nullptr || !stood->same_data(set)) {
+        const auto* before = gslb::find(change.before, set.type);
+        if (before == nullptr || !before->same_data(set)) {
             TRY(std::ignore, put_set(writer, update, name, set, set.ttl));
         }
     }
     writer.record(update, marks, dns::type::txt, class_any, 0, {});
     for (const auto& set : change.after)
         if (!set.mark.empty()) writer.record(update, marks, dns::type::txt, class_in, set.ttl, text_data(mark_text(set)));
-    return writer.take();
+    return writer.finish();
 }
 
 Result<std::vector<std::uint8_t>> replacement_message(std::uint16_t id, const dns::Name& zone,
@@ -157,12 +158,12 @@ Result<std::vector<std::uint8_t>> replacement_message(std::uint16_t id, const dn
         writer.record(UpdateWriter::Section::update, name, number_of(set.type), class_any, 0, {});
         TRY(std::ignore, put_set(writer, UpdateWriter::Section::update, name, set, set.ttl));
     }
-    return writer.take();
+    return writer.finish();
 }
 
-Result<Unit> update_outcome(dns::Rcode rcode, std::string_view who, const dns::Name& zone) {
-    const auto error = [&](Code code, std::string_view why, std::string remedy = {}) {
-        return Error{code, fmt::format("{} answers {}: {}", who, rcode_text(rcode), why), std::move(remedy)};
+Result<Unit> update_outcome(dns::Rcode rcode, std::string_view server, const dns::Name& zone) {
+    const auto error = [&](Code code, std::string_view message, std::string remedy = {}) {
+        return Error{code, fmt::format("{} answers {}: {}", server, rcode_text(rcode), message), std::move(remedy)};
     };
     switch (static_cast<int>(rcode)) {
     case 0: return Unit{};
@@ -170,15 +171,15 @@ Result<Unit> update_outcome(dns::Rcode rcode, std::string_view who, const dns::N
     case 6: // YXDOMAIN
     case 7: // YXRRSET
     case 8: // NXRRSET
-        return error(Code::conflict, "what stands is not what was read");
-    case 5: return error(Code::denied, "it does not let us update", "allow the key to update the zone there");
+        return error(Code::conflict, "the records changed after they were read");
+    case 5: return error(Code::denied, "updates are not allowed", "allow the key to update the zone on the server");
     case 9:
-        return error(Code::not_found, fmt::format("it is not the primary of {}", zone.to_text()),
-                     "name the primary server, and a zone that it has");
+        return error(Code::not_found, fmt::format("the server is not the primary of {}", zone.to_text()),
+                     "use the primary server, and a zone that it serves");
     case 1:
-    case 10: return error(Code::invalid, "it does not take the update");
-    case 4: return error(Code::unsupported, "it takes no updates");
-    default: return error(Code::unavailable, "not now");
+    case 10: return error(Code::invalid, "the server cannot process the update");
+    case 4: return error(Code::unsupported, "the server does not support updates");
+    default: return error(Code::unavailable, "the server cannot process updates now");
     }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "dns/message.h"
-#include "gslb/publisher.h"
+#include "gslb/publish/dns_provider.h"
 
 #include <cstdint>
 #include <string>
@@ -10,21 +10,22 @@
 
 namespace orrery::drivers {
 
-/// Where the marks of a name stand: TXT records at "_orrery.<name>", one for each set: "A orrery owner=... set=...".
+/// The name of the owner marks of a name: TXT records at "_orrery.<name>", one for each RRset: "A orrery owner=... set=...".
 Result<dns::Name> mark_name(const dns::Name& name);
 std::string mark_text(const gslb::RecordSet& set);
-/// The mark that a TXT record holds for sets of that type; empty where it is not one.
+/// The mark in a TXT record for RRsets of that type; empty where the text is not such a mark.
 std::string mark_for(gslb::RecordType type, std::string_view text);
 
-/// The update that makes `after` of `before`, unsigned (RFC 2136). Prerequisites are that every set, of all three types, is still
-/// as in `before`; marks are written, and what they were does not matter. `invalid` where the name is not within the zone, or a
-/// value is no value.
+/// The update that replaces `before` by `after`, unsigned (RFC 2136). Its prerequisites are that the RRsets of all three types are
+/// still those of `before`. Marks are written whatever they were. Returns `invalid` where the name is not within the zone, or a
+/// value is not valid for its type.
 Result<std::vector<std::uint8_t>> update_message(std::uint16_t id, const dns::Name& zone, const gslb::Change& change);
 
-/// What the answer to an update amounts to: conflict (a prerequisite did not hold), denied, not_found, invalid, unavailable.
-Result<Unit> update_outcome(dns::Rcode rcode, std::string_view who, const dns::Name& zone);
+/// The outcome of an update by the rcode of its answer: conflict (a prerequisite did not hold), denied, not_found, invalid,
+/// unavailable. `server` is for the message.
+Result<Unit> update_outcome(dns::Rcode rcode, std::string_view server, const dns::Name& zone);
 
-/// For tests: an update of just these replacements, without prerequisites.
+/// For tests: an update with these replacements and without prerequisites.
 struct Replacement {
     dns::Name name;
     gslb::RecordSet set;

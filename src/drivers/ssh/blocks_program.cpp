@@ -2,20 +2,20 @@
 
 namespace orrery::drivers {
 
-// Blocks, one after the other, each made so. A line "= N RESULT LABEL: WORDS" says how block N went; what programs say is behind "|
-// ", so that nothing else begins with "= ". In a dry run "< " and "> " lines say what is and what would be, "<64 " what a file
-// holds now.
+// Applies blocks in order. A line "= N RESULT LABEL: MESSAGE" reports block N; the output of programs is prefixed with "| ", so
+// that nothing else begins with "= ". In a dry run, lines "< " and "> " have the current and the new state, and "<64 " the current
+// content of a file in base64.
 const char* const blocks_program = R"sh(
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
-get; dry=$V
-environment
-get; count=$V
+read_field; dry=$field
+read_environment
+read_field; count=$field
 i=1
 while [ "$i" -le "$count" ]; do
-  get; kind=$V; get; fields=$V; j=1
-  case $fields in '' | *[!0-9]*) torn ;; esac
+  read_field; kind=$field; read_field; fields=$field; j=1
+  case $fields in '' | *[!0-9]*) input_is_torn ;; esac
   eval "K$i=\$kind N$i=\$fields"
-  while [ "$j" -le "$fields" ]; do get; eval "F${i}_$j=\$V"; j=$((j + 1)); done
+  while [ "$j" -le "$fields" ]; do read_field; eval "F${i}_$j=\$field"; j=$((j + 1)); done
   i=$((i + 1))
 done
 begin
@@ -24,106 +24,125 @@ cd /
 any=
 newline='
 '
-words() { W=$*; case $W in *"$newline"*) W=$(printf %s "$W" | tr '\n\r' '  ' | head -c 500) ;; esac; } # one line, in W
+one_line() { line=$*; case $line in *"$newline"*) line=$(printf %s "$line" | tr '\n\r' '  ' | head -c 500) ;; esac; } # sets `line`
 same() { printf '= %s unchanged %s\n' "$i" "$label"; }
-did() { words "$*"; any=1; [ -z "$D" ] || : >"$D/changed"; printf '= %s changed %s: %s\n' "$i" "$label" "$W"; }
-fail() { words "$*"; printf '= %s failed %s: %s\n' "$i" "$label" "$W"; finish 1; }
-note() { if [ -n "$dry" ]; then words "$1"; printf '< %s\n' "$W"; words "$2"; printf '> %s\n' "$W"; fi; }
-try() { E=$("$@" 2>&1) || fail "$E"; }
+did() { one_line "$*"; any=1; [ -z "$attempt_dir" ] || : >"$attempt_dir/changed"; printf '= %s changed %s: %s\n' "$i" "$label" "$line"; }
+fail() { one_line "$*"; printf '= %s failed %s: %s\n' "$i" "$label" "$line"; finish 1; }
+note() { if [ -n "$dry" ]; then one_line "$1"; printf '< %s\n' "$line"; one_line "$2"; printf '> %s\n' "$line"; fi; }
+try() { error=$("$@" 2>&1) || fail "$error"; }
 has() { command -v "$1" >/dev/null 2>&1; }
-loud() { # its output behind "| ", as it comes; returns what it returned. A file and no pipe: who stays in the background keeps nobody waiting
-  "$@" >"$D/said" 2>&1 </dev/null & c=$!
+tool() ( export_environment; exec "$@" ) # a program with the variables of the task
+loud() { # runs a command with its output prefixed, as it comes; returns its status. A file and not a pipe: a process that stays in the background must not block
+  "$@" >"$attempt_dir/printed" 2>&1 </dev/null & c=$!
   at=1 t=0
   while kill -0 "$c" 2>/dev/null; do
     t=$((t + 1)); case $t in [1-5]) sleep 0.02 ;; *) sleep 0.2; show ;; esac
   done
   wait "$c"; q=$?
-  tail -n "+$at" "$D/said" | behind; rm -f "$D/said"
+  tail -n "+$at" "$attempt_dir/printed" | behind; rm -f "$attempt_dir/printed"
   return "$q"
 }
-show() { # whole lines that are new
-  n=$(wc -l <"$D/said"); [ "$n" -ge "$at" ] || return 0
-  tail -n "+$at" "$D/said" | head -n "$((n - at + 1))" | behind; at=$((n + 1))
+show() { # prints complete new lines
+  n=$(wc -l <"$attempt_dir/printed"); [ "$n" -ge "$at" ] || return 0
+  tail -n "+$at" "$attempt_dir/printed" | head -n "$((n - at + 1))" | behind; at=$((n + 1))
 }
 behind() { awk '{ print "| " $0 }'; }
-quietly() { # what it says matters only where it fails
-  "$@" >"$D/said" 2>&1 </dev/null || { E=$(head -c 2000 "$D/said"); rm -f "$D/said"; fail "$E"; }
-  rm -f "$D/said"
+quietly() { # runs a command whose output matters only where it fails
+  "$@" >"$attempt_dir/printed" 2>&1 </dev/null || { error=$(head -c 2000 "$attempt_dir/printed"); rm -f "$attempt_dir/printed"; fail "$error"; }
+  rm -f "$attempt_dir/printed"
 }
 content() { if [ "$2" = b ]; then printf %s "$1" | base64 -d; else printf %s "$1"; fi; }
-replace() { # path mode owner group: by what is in $tmp
-  if [ -e "$1" ]; then
-    set -- "$1" "${2:-$(stat -c %a -- "$1")}" "${3:-$(stat -c %u -- "$1")}" "${4:-$(stat -c %g -- "$1")}"
-  fi
-  E=$(set_attributes "$tmp" "${2:-644}" "$3" "$4" 2>&1 && mv -f -- "$tmp" "$1" 2>&1) || { rm -f -- "$tmp"; fail "$E"; }
+stage() { # runs a command whose output is the new content of the file $name, which keeps its attributes
+  enter_staging || fail "$error"
+  error=$( (umask 077; "$@" >./new) 2>&1) || { leave_staging; fail "cannot write: $error"; }
 }
 
-block_file() { # path state has encoding content mode owner group
-  path=$1
+block_file() { # path state has encoding content mode owner group follow
+  path=$1 mode=$6 owner=$7 group=$8
+  cd /
   case $2 in
-  absent)
-    if [ ! -e "$path" ] && [ ! -L "$path" ]; then same; return; fi
-    note present absent
-    if [ -z "$dry" ]; then
-      if [ -d "$path" ] && [ ! -L "$path" ]; then try rmdir -- "$path"; else try rm -f -- "$path"; fi
-    fi
-    did removed; return ;;
-  directory)
-    if [ -d "$path" ]; then
-      attributes "$path" "$6" "$7" "$8"
-      if [ -z "$A" ]; then same; return; fi
-      note '' "$A"
-      [ -n "$dry" ] || try set_attributes "$path" "$6" "$7" "$8"
-      did "$A"; return
-    fi
-    if [ -e "$path" ]; then fail 'it is there, and is no folder'; fi
-    note absent folder
-    if [ -z "$dry" ]; then try mkdir -p -- "$path"; try set_attributes "$path" "${6:-755}" "$7" "$8"; fi
-    did created; return ;;
+  absent) remove_file "$9"; return ;;
+  directory) make_folder "$9"; return ;;
   esac
-  if [ -L "$path" ]; then path=$(readlink -f -- "$path"); fi
-  if [ -d "$path" ]; then fail 'it is a folder'; fi
-  need= A=
-  if [ ! -e "$path" ]; then need=created
+  find_file "$path" "$9"; q=$?
+  # In a dry run an earlier block may be what makes the folder.
+  if [ "$q" = 1 ] || { [ "$q" = 2 ] && [ -z "$dry" ]; }; then fail "$error"; fi
+  need= differences= file=
+  if [ "$q" = 2 ] || [ ! -e "./$name" ]; then need=created
   else
-    if [ "$3" = 1 ] && ! content "$5" "$4" | cmp -s - "$path"; then need='new content'; fi
-    attributes "$path" "$6" "$7" "$8"
+    if [ -d "./$name" ]; then fail 'it is a folder'; fi
+    pin_file || fail "$error"
+    if [ "$3" = 1 ] && ! content "$5" "$4" | cmp -s - "$file"; then need='new content'; fi
+    compare_attributes "$file" "$mode" "$owner" "$group"
   fi
-  if [ -z "$need$A" ]; then same; return; fi
+  if [ -z "$need$differences" ]; then same; return; fi
   if [ -n "$dry" ]; then
-    if [ -n "$need" ] && [ -e "$path" ]; then printf '<64 '; head -c 65536 -- "$path" | base64 | tr -d '\n'; printf '\n'; fi
-    if [ -n "$A" ]; then note '' "$A"; fi
+    if [ -n "$need" ] && [ -n "$file" ]; then printf '<64 '; head -c 65536 "$file" | base64 | tr -d '\n'; printf '\n'; fi
+    if [ -n "$differences" ]; then note '' "$differences"; fi
   elif [ -n "$need" ]; then
-    dir=${path%/*}; [ -d "${dir:-/}" ] || fail "there is no folder $dir; make it first, by a file block with state: directory"
-    tmp=$dir/.orrery.$$
-    E=$( (umask 077; content "$5" "$4" >"$tmp") 2>&1) || { rm -f -- "$tmp"; fail "cannot write: $E"; }
-    replace "$path" "$6" "$7" "$8"
+    [ -z "$file" ] || keep_attributes "$mode" "$owner" "$group"
+    stage content "$5" "$4"
+    install_staged "${mode:-644}" "$owner" "$group" || fail "$error"
   else
-    try set_attributes "$path" "$6" "$7" "$8"
+    try set_attributes "$file" "$mode" "$owner" "$group"
   fi
-  did "$need${need:+${A:+, }}$A"
+  did "$need${need:+${differences:+, }}$differences"
+}
+remove_file() { # 1: links on the way are followed
+  enter "${path%/*}/" "$1"; q=$? name=${path##*/}
+  case $q in 0) ;; 2) same; return ;; *) fail "$error" ;; esac
+  if [ ! -e "./$name" ] && [ ! -L "./$name" ]; then same; return; fi
+  note present absent
+  if [ -z "$dry" ]; then
+    if [ -d "./$name" ] && [ ! -L "./$name" ]; then try rmdir "./$name"; else try rm -f "./$name"; fi
+  fi
+  did removed
+}
+make_folder() { # 1: links on the way are followed
+  enter "$path/" "$1"; q=$?
+  if [ "$q" = 0 ]; then
+    compare_attributes . "$mode" "$owner" "$group"
+    if [ -z "$differences" ]; then same; return; fi
+    note '' "$differences"
+    [ -n "$dry" ] || try set_attributes . "$mode" "$owner" "$group"
+    did "$differences"; return
+  fi
+  [ "$q" = 2 ] || fail "$error"
+  note absent folder
+  if [ -z "$dry" ]; then
+    cd /; enter "$path/" "$1" 1 || fail "$error"
+    try set_attributes . "${mode:-755}" "$owner" "$group"
+  fi
+  did created
 }
 
-block_line() { # path state line match create
-  path=$1
-  if [ -L "$path" ]; then path=$(readlink -f -- "$path"); fi
-  source=$path
-  if [ ! -e "$path" ]; then
+block_line() { # path state line match create follow
+  cd /
+  find_file "$1" "$6"; q=$?
+  if [ "$q" = 1 ] || { [ "$q" = 2 ] && [ "$2" != absent ] && [ -z "$dry" ]; }; then fail "$error"; fi
+  file= source=/dev/null
+  if [ "$q" = 0 ] && [ -e "./$name" ]; then
+    pin_file || fail "$error"
+    source=$file
+    # While staging, the working folder is one level below.
+    case $file in ./*) staged_source=../$name ;; *) staged_source=$file ;; esac
+  else
     if [ "$2" = absent ]; then same; return; fi
     if [ "$5" != 1 ] && [ -z "$dry" ]; then fail 'there is no such file'; fi
-    source=/dev/null
+    staged_source=/dev/null
   fi
-  edit() { # leaves 3 where nothing is to be done
+  edit() { # exits with 3 where there is nothing to do
     printf '%s\n' "$2" "$3" "$4" | awk '
       NR == 1 { S = $0; at = 0; exact = 0; gone = 0; next }
       NR == 2 { L = $0; next }
       NR == 3 { M = $0; next }
-      { if (S == "absent") { if (M != "" ? $0 ~ M : $0 == L) { gone++; next } print; next }
-        if ($0 == L) exact = NR
+      # "" makes them texts: as numbers, 1 and 1.0 would be the same line
+      { if (S == "absent") { if (M != "" ? $0 ~ M : $0 "" == L "") { gone++; next } print; next }
+        if ($0 "" == L "") exact = NR
         if (M != "" && $0 ~ M) at = NR
         a[NR] = $0 }
       END { if (S == "absent") exit(gone ? 0 : 3)
-        if (at ? a[at] == L : exact) exit 3
+        if (at ? a[at] "" == L "" : exact) exit 3
         for (i = 4; i <= NR; i++) print(i == at ? L : a[i])
         if (!at) print L }' - "$source"
   }
@@ -132,9 +151,10 @@ block_line() { # path state line match create
   [ "$q" = 0 ] || fail 'cannot be read'
   if [ "$2" = absent ]; then note present absent; else note '' "$3"; fi
   if [ -z "$dry" ]; then
-    tmp=${path%/*}/.orrery.$$
-    E=$( (umask 077; edit "$@" >"$tmp") 2>&1) || { rm -f -- "$tmp"; fail "cannot write: $E"; }
-    replace "$path" '' '' ''
+    mode=644 owner= group=; [ -z "$file" ] || keep_attributes '' '' ''
+    source=$staged_source
+    stage edit "$@"
+    install_staged "$mode" "$owner" "$group" || fail "$error"
   fi
   if [ "$2" = absent ]; then did 'line removed'; else did 'line set'; fi
 }
@@ -157,11 +177,11 @@ install() {
   case $manager in
   apt)
     export DEBIAN_FRONTEND=noninteractive
-    loud apt-get install -y -q -o DPkg::Lock::Timeout=120 -- "$@" && return
-    loud apt-get update -q -o DPkg::Lock::Timeout=120 && loud apt-get install -y -q -o DPkg::Lock::Timeout=120 -- "$@" ;;
-  dnf | yum) loud "$manager" install -y -- "$@" ;;
-  zypper) loud zypper --non-interactive install -- "$@" ;;
-  apk) loud apk add -- "$@" ;;
+    loud tool apt-get install -y -q -o DPkg::Lock::Timeout=120 -- "$@" && return
+    loud tool apt-get update -q -o DPkg::Lock::Timeout=120 && loud tool apt-get install -y -q -o DPkg::Lock::Timeout=120 -- "$@" ;;
+  dnf | yum) loud tool "$manager" install -y -- "$@" ;;
+  zypper) loud tool zypper --non-interactive install -- "$@" ;;
+  apk) loud tool apk add -- "$@" ;;
   esac
 }
 block_package() { # state name...
@@ -176,10 +196,10 @@ block_package() { # state name...
     if [ -n "$dry" ]; then note "$(versions "$@")" latest; did 'would be brought up to date'; return; fi
     before=$(versions "$@")
     case $manager in
-    dnf | yum) install "$@" && loud "$manager" upgrade -y -- "$@" || fail "$manager did not manage it" ;;
-    zypper) install "$@" && loud zypper --non-interactive update -- "$@" || fail 'zypper did not manage it' ;;
-    apk) loud apk add -u -- "$@" || fail 'apk did not manage it' ;;
-    *) install "$@" || fail 'apt-get did not manage it' ;;
+    dnf | yum) install "$@" && loud tool "$manager" upgrade -y -- "$@" || fail "$manager failed" ;;
+    zypper) install "$@" && loud tool zypper --non-interactive update -- "$@" || fail 'zypper failed' ;;
+    apk) loud tool apk add -u -- "$@" || fail 'apk failed' ;;
+    *) install "$@" || fail 'apt-get failed' ;;
     esac
     if [ "$before" = "$(versions "$@")" ]; then same; else did 'brought up to date'; fi
     return
@@ -187,16 +207,16 @@ block_package() { # state name...
   if [ -z "$need" ]; then same; return; fi
   if [ "$state" = absent ]; then note "present:$need" absent; else note "absent:$need" present; fi
   if [ -z "$dry" ]; then
-    set --; for name in $need; do set -- "$@" "$name"; done
+    set -f; set -- $need; set +f
     if [ "$state" = present ]; then install "$@"
     else
       case $manager in
-      apt) DEBIAN_FRONTEND=noninteractive; export DEBIAN_FRONTEND; loud apt-get remove -y -q -o DPkg::Lock::Timeout=120 -- "$@" ;;
-      dnf | yum) loud "$manager" remove -y -- "$@" ;;
-      zypper) loud zypper --non-interactive remove -- "$@" ;;
-      apk) loud apk del -- "$@" ;;
+      apt) DEBIAN_FRONTEND=noninteractive; export DEBIAN_FRONTEND; loud tool apt-get remove -y -q -o DPkg::Lock::Timeout=120 -- "$@" ;;
+      dnf | yum) loud tool "$manager" remove -y -- "$@" ;;
+      zypper) loud tool zypper --non-interactive remove -- "$@" ;;
+      apk) loud tool apk del -- "$@" ;;
       esac
-    fi || fail "$manager did not manage it:$need"
+    fi || fail "$manager failed:$need"
   fi
   if [ "$state" = absent ]; then did "removed$need"; else did "installed$need"; fi
 }
@@ -205,14 +225,14 @@ block_service() { # name state enabled
   done_=
   if [ -d /run/systemd/system ] && has systemctl; then
     is_running() { systemctl is-active --quiet -- "$1"; }; is_enabled() { systemctl is-enabled --quiet -- "$1" 2>/dev/null; }
-    act() { systemctl "$1" -- "$2"; }; able() { systemctl "$1" -- "$2"; }
+    act() { tool systemctl "$1" -- "$2"; }; able() { tool systemctl "$1" -- "$2"; }
   elif has rc-service; then
     is_running() { rc-service "$1" status >/dev/null 2>&1; }; is_enabled() { rc-update show default 2>/dev/null | grep -qw -- "$1"; }
-    act() { rc-service "$2" "$1"; }; able() { if [ "$1" = enable ]; then rc-update add "$2" default; else rc-update del "$2" default; fi; }
+    act() { tool rc-service "$2" "$1"; }; able() { if [ "$1" = enable ]; then rc-update add "$2" default; else rc-update del "$2" default; fi; }
   elif has service; then
     is_running() { service "$1" status >/dev/null 2>&1; }
     is_enabled() { for l in /etc/rc[2345].d/S??"$1"; do [ -e "$l" ] && return; done; return 1; }
-    act() { service "$2" "$1"; }
+    act() { tool service "$2" "$1"; }
     able() { if [ "$1" = enable ]; then update-rc.d "$2" defaults || return 1; fi; update-rc.d "$2" "$1"; } # "enable" alone wants links that are there
   else
     fail 'no service manager was found (systemctl, rc-service, service)'
@@ -248,23 +268,23 @@ block_user() { # name state uid group groups shell home system comment
   fi
   old=$IFS; IFS=:; set -f; set -- $entry; set +f; IFS=$old
   is_uid=$3 is_gid=$4 is_comment=$5 is_home=$6 is_shell=${7-}
-  set --; said=
-  if [ -n "$uid" ] && [ "$uid" != "$is_uid" ]; then set -- "$@" -u "$uid"; said="$said, uid $is_uid -> $uid"; fi
-  if [ -n "$shell" ] && [ "$shell" != "$is_shell" ]; then set -- "$@" -s "$shell"; said="$said, shell $is_shell -> $shell"; fi
-  if [ -n "$home" ] && [ "$home" != "$is_home" ]; then set -- "$@" -d "$home"; said="$said, home $is_home -> $home"; fi
-  if [ -n "$comment" ] && [ "$comment" != "$is_comment" ]; then set -- "$@" -c "$comment"; said="$said, comment"; fi
+  set --; changes=
+  if [ -n "$uid" ] && [ "$uid" != "$is_uid" ]; then set -- "$@" -u "$uid"; changes="$changes, uid $is_uid -> $uid"; fi
+  if [ -n "$shell" ] && [ "$shell" != "$is_shell" ]; then set -- "$@" -s "$shell"; changes="$changes, shell $is_shell -> $shell"; fi
+  if [ -n "$home" ] && [ "$home" != "$is_home" ]; then set -- "$@" -d "$home"; changes="$changes, home $is_home -> $home"; fi
+  if [ -n "$comment" ] && [ "$comment" != "$is_comment" ]; then set -- "$@" -c "$comment"; changes="$changes, comment"; fi
   if [ -n "$group" ]; then
     wanted=$(getent group "$group"); wanted=${wanted#*:*:}; wanted=${wanted%%:*}
-    if [ "$wanted" != "$is_gid" ]; then set -- "$@" -g "$group"; said="$said, group $group"; fi
+    if [ "$wanted" != "$is_gid" ]; then set -- "$@" -g "$group"; changes="$changes, group $group"; fi
   fi
   if [ -n "$groups" ]; then
     in=" $(id -nG -- "$name") "; missing=; old=$IFS; IFS=,
     for m in $groups; do case $in in *" $m "*) ;; *) missing="$missing,$m" ;; esac; done
     IFS=$old
-    if [ -n "$missing" ]; then set -- "$@" -a -G "${missing#,}"; said="$said, groups +${missing#,}"; fi
+    if [ -n "$missing" ]; then set -- "$@" -a -G "${missing#,}"; changes="$changes, groups +${missing#,}"; fi
   fi
-  if [ -z "$said" ]; then same; return; fi
-  note '' "${said#, }"; [ -n "$dry" ] || try usermod "$@" -- "$name"; did "${said#, }"
+  if [ -z "$changes" ]; then same; return; fi
+  note '' "${changes#, }"; [ -n "$dry" ] || try usermod "$@" -- "$name"; did "${changes#, }"
 }
 
 block_command() { # creates folder unless-count unless... command...
@@ -273,13 +293,13 @@ block_command() { # creates folder unless-count unless... command...
   if [ "$u" -gt 0 ]; then
     test_it() ( [ -z "$folder" ] || cd -- "$folder" || exit 1; k=$u; n=$#; r=1
       while [ "$r" -le "$n" ]; do x=$1; shift; [ "$r" -gt "$k" ] || set -- "$@" "$x"; r=$((r + 1)); done
-      exec "$@" >/dev/null 2>&1 )
+      export_environment; exec "$@" >/dev/null 2>&1 )
     if test_it "$@"; then same; return; fi
     shift "$u"
   fi
   note '' "would run $1"
   if [ -n "$dry" ]; then did 'would run'; return; fi
-  run_it() ( [ -z "$folder" ] || cd -- "$folder" || exit 1; exec "$@" )
+  run_it() ( [ -z "$folder" ] || cd -- "$folder" || exit 1; export_environment; exec "$@" )
   loud run_it "$@" || fail "exit code $q"
   did 'ran'
 }
@@ -298,9 +318,10 @@ while [ "$i" -le "$count" ]; do
   command) block_command "$@" ;;
   *) fail 'an unknown block' ;;
   esac
+  exec 4<&- # a file that pin_file opened is not for the programs of later blocks
   i=$((i + 1))
 done
-[ -n "$any" ] || [ -z "$D" ] || : >"$D/unchanged"
+[ -n "$any" ] || [ -z "$attempt_dir" ] || : >"$attempt_dir/unchanged"
 finish 0
 )sh";
 

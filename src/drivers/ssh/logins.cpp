@@ -1,24 +1,18 @@
 #include "drivers/ssh/logins.h"
 
+#include "core/json_fields.h"
 #include "core/log.h"
 
 #include <fmt/format.h>
 
 namespace orrery::drivers {
 
-namespace {
-std::string status_text(const resource::Object& object, std::string_view key) {
-    const auto* value = object.status.if_contains(key);
-    return value != nullptr && value->is_string() ? std::string(std::string_view(value->get_string())) : std::string();
-}
-} // namespace
-
 Result<net::SshTarget> ResourceLogins::login(const resource::Node& node) { return login(node, 0); }
 
 Result<net::SshTarget> ResourceLogins::login(const resource::Node& node, int depth) {
     if (depth > 4)
-        return Error{Code::invalid, fmt::format("the way to node {} goes through too many jump hosts", node.name),
-                     "look for a circle in ssh.jump"};
+        return Error{Code::invalid, fmt::format("node {} is behind too many jump hosts", node.name),
+                     "remove the cycle in ssh.jump"};
     net::SshTarget target;
     target.host = node.address;
     target.port = static_cast<std::uint16_t>(node.ssh_port);
@@ -38,7 +32,7 @@ Result<net::SshTarget> ResourceLogins::login(const resource::Node& node, int dep
     if (target.host_key.empty() && node.ssh_trust_first_use) {
         TRY(const auto* nodes, resources_.registry().get("Node"));
         if (const auto object = resources_.get(*nodes, node.name); object.ok())
-            target.host_key = status_text(*object, "ssh_host_key");
+            target.host_key = text_at(object->status, "ssh_host_key");
         if (target.host_key.empty())
             target.on_first_key = [this, name = node.name](Context ctx, std::string shown) {
                 return keep_host_key(ctx, name, std::move(shown));
@@ -57,8 +51,8 @@ Result<net::SshTarget> ResourceLogins::login(const resource::Node& node, int dep
 Task<Unit> ResourceLogins::keep_host_key(Context ctx, std::string node, std::string host_key) {
     CO_TRY(const auto* nodes, resources_.registry().get("Node"));
     CO_TRY(auto object, resources_.get(*nodes, node));
-    if (const auto known = status_text(object, "ssh_host_key"); !known.empty() && known != host_key)
-        co_return Error{Code::denied, fmt::format("node {} shows another host key than at first", node)};
+    if (const auto known = text_at(object.status, "ssh_host_key"); !known.empty() && known != host_key)
+        co_return Error{Code::denied, fmt::format("node {} presents another host key than the first time", node)};
     object.status["ssh_host_key"] = host_key;
     resource::WriteOptions options;
     options.fence = fence_;
@@ -66,8 +60,8 @@ Task<Unit> ResourceLogins::keep_host_key(Context ctx, std::string node, std::str
     const auto fingerprint = net::ssh_fingerprint(host_key);
     resource::EventDraft event;
     event.subject = "Node/" + node;
-    event.what = "host-key-trusted";
-    event.because = "seen for the first time, and the node says ssh.trust_first_use";
+    event.action = "host-key-trusted";
+    event.reason = "first key that the host presented, and the Node has ssh.trust_first_use";
     event.evidence = boost::json::object{{"fingerprint", fingerprint.ok() ? *fingerprint : ""}};
     CO_TRY(std::ignore, co_await resources_.record(ctx, std::move(event)));
     co_return Unit{};

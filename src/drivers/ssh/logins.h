@@ -7,19 +7,19 @@
 
 namespace orrery::drivers {
 
-/// Says how to log in to a node.
+/// Port: how to log in to a node.
 class Logins {
 public:
     virtual ~Logins() = default;
-    /// With the private key in the clear, the pinned host key and the way there. `not_found`, `invalid` in words.
+    /// The private key in clear text, the pinned host key and the jump hosts. `not_found` or `invalid` names what is missing.
     virtual Result<net::SshTarget> login(const resource::Node& node) = 0;
 };
 
-/// From the resources: the key is the value "private_key" of the Secret that the Node names; the host's key is `ssh.host_key`, or,
-/// where the Node says `ssh.trust_first_use`, the one that was seen first, which is kept in the Node's status. Loop thread only.
+/// Logins from the resources: the key is the value "private_key" of the Secret that the Node names; the host key is `ssh.host_key`
+/// or, with `ssh.trust_first_use`, the first one that the host presented, which is stored in the Node's status. Loop thread only.
 class ResourceLogins final : public Logins {
 public:
-    /// `fence`: writes of the status count only while this server leads; may be null.
+    /// `fence`: the status is written only while this server leads; may be null.
     explicit ResourceLogins(resource::Resources& resources, const store::Fence* fence = nullptr)
         : resources_(resources), fence_(fence) {}
     Result<net::SshTarget> login(const resource::Node& node) override;

@@ -1,13 +1,13 @@
 #pragma once
 
-/// The programs that run on hosts, in POSIX sh. They are constants: what a job says travels on standard input, as fields
-/// (`Fields` in fields.h), and is never part of a program or an argument.
+/// The programs that run on hosts, in POSIX sh. They are constants: the texts of a job are sent on standard input, as fields
+/// (`Fields` in fields.h), and are never part of a program or an argument.
 namespace orrery::drivers {
 
-extern const char* const attempt_program;    ///< begins, follows, ends and cleans up an attempt
-extern const char* const runner_prelude;     ///< what both runners begin with
-extern const char* const attributes_program; ///< and go on with
-extern const char* const run_program;        ///< a runner: a command, a script or a file
-extern const char* const blocks_program;     ///< a runner: idempotent blocks
+extern const char* const attempt_program; ///< starts, follows, kills and cleans up an attempt
+extern const char* const runner_prelude;  ///< the common beginning of both runners
+extern const char* const files_program;   ///< used by both runners: files in folders that other users may control
+extern const char* const run_program;     ///< a runner: a command, a script or a file
+extern const char* const blocks_program;  ///< a runner: idempotent blocks
 
 } // namespace orrery::drivers

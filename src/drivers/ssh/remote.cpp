@@ -21,12 +21,12 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Gives out a stream's lines as they end; `held` is what has come of the one that has not. Longer ones are cut.
-template <class F> void feed_lines(std::string& held, std::string_view bytes, std::size_t longest, const F& line) {
+/// Calls `line` for each complete line of a stream; `held` has the beginning of the incomplete one. Longer lines are cut.
+template <class F> void feed_lines(std::string& held, std::string_view bytes, std::size_t max_line, const F& line) {
     while (!bytes.empty()) {
         const auto end = bytes.find('\n');
         const auto part = bytes.substr(0, end);
-        held.append(part.substr(0, longest - std::min(longest, held.size())));
+        held.append(part.substr(0, max_line - std::min(max_line, held.size())));
         if (end == std::string_view::npos) return;
         line(held);
         held.clear();
@@ -34,11 +34,11 @@ template <class F> void feed_lines(std::string& held, std::string_view bytes, st
     }
 }
 
-/// Takes the last line that our program writes off a stream of errors.
-class Trailer {
+/// Separates the status line, which attempt_program writes last, from a stream of errors.
+class StatusTrailer {
 public:
-    explicit Trailer(const std::string& word) : mark_("\n" + word + " ") {}
-    /// What is certainly not part of it.
+    explicit StatusTrailer(const std::string& token) : mark_("\n" + token + " ") {}
+    /// Returns the bytes that cannot be part of the status line.
     std::string feed(std::string_view bytes) {
         held_ += bytes;
         auto keep = held_.find(mark_);
@@ -51,25 +51,64 @@ public:
         held_.erase(0, keep);
         return out;
     }
-    /// Its words, or nothing where it never came; `rest` is then what was held back.
+    /// The fields of the status line; empty where none came: then `rest` has the bytes that were held back.
     std::vector<std::string> finish(std::string& rest) {
-        std::vector<std::string> words;
+        std::vector<std::string> fields;
         if (!held_.starts_with(mark_) || !held_.ends_with('\n')) {
             rest = std::move(held_);
-            return words;
+            return fields;
         }
         std::string_view text(held_);
         text = text.substr(mark_.size(), text.size() - mark_.size() - 1);
         while (!text.empty()) {
             const auto end = std::min(text.find(' '), text.size());
-            words.emplace_back(text.substr(0, end));
+            fields.emplace_back(text.substr(0, end));
             text.remove_prefix(std::min(text.size(), end + 1));
         }
-        return words;
+        return fields;
     }
 
 private:
     std::string mark_, held_;
+};
+
+/// Distributes what a command prints: output and errors of the attempt to `out`, the status line to the caller.
+class StreamDemux {
+public:
+    /// `out` may be null: the output is dropped.
+    StreamDemux(const std::string& token, RemoteOutput* out) : trailer_(token), out_(out) {}
+
+    void feed(int stream, std::string_view piece) {
+        if (stream == 2) return add_errors(trailer_.feed(piece));
+        if (out_ == nullptr) return;
+        if (out_->on_bytes) out_->on_bytes(jobs::Stream::out, out_->at.out, piece);
+        out_->at.out += piece.size();
+        if (out_->on_line) feed_lines(out_->at.line, piece, out_->max_line, out_->on_line);
+    }
+    /// The fields of the status line; empty where none came.
+    std::vector<std::string> finish() {
+        std::string rest;
+        auto status = trailer_.finish(rest);
+        if (status.empty()) add_errors(rest);
+        return status;
+    }
+    /// The end of the errors, for messages.
+    const std::string& errors() const { return tail_; }
+
+private:
+    void add_errors(const std::string& bytes) {
+        constexpr std::size_t max_tail = 2000;
+        if (bytes.empty()) return;
+        tail_ += bytes;
+        if (tail_.size() > max_tail) tail_.erase(0, tail_.size() - max_tail);
+        if (out_ == nullptr) return;
+        if (out_->on_bytes) out_->on_bytes(jobs::Stream::err, out_->at.err, bytes);
+        out_->at.err += bytes.size();
+    }
+
+    StatusTrailer trailer_;
+    RemoteOutput* out_;
+    std::string tail_;
 };
 
 std::string first_line(std::string_view text) {
@@ -77,14 +116,14 @@ std::string first_line(std::string_view text) {
     return std::string(text.substr(0, std::min(text.find('\n'), std::size_t{300})));
 }
 
-bool is_good_id(std::string_view id) {
+bool is_valid_id(std::string_view id) {
     return !id.empty() && id.size() <= 200 &&
            std::all_of(id.begin(), id.end(), [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; });
 }
 
 using Sink = std::function<void(int stream, std::string_view piece)>;
 
-/// The call comes on the transport's thread, what it returns runs on the loop: so the sink is called in here and not before.
+/// The transport calls this on its own thread; the coroutine runs on the loop. So the sink is called inside, not before.
 Task<Unit> deliver(std::shared_ptr<const Sink> sink, int stream, std::string piece) {
     (*sink)(stream, piece);
     co_return Unit{};
@@ -96,7 +135,7 @@ Task<net::SshResult> SshRunner::run(Context ctx, resource::Node node, HostComman
     CO_TRY(auto target, logins_.login(node));
     net::SshCommand out;
     out.argv = std::move(command.argv);
-    if (!command.sudo) out.argv.insert(out.argv.begin(), "exec"); // one process less
+    if (!command.sudo) out.argv.insert(out.argv.begin(), "exec"); // saves a process
     out.input = std::move(command.input);
     out.sudo = command.sudo;
     out.max_output = command.max_output;
@@ -129,7 +168,7 @@ Task<net::SshResult> LocalRunner::run(Context ctx, resource::Node node, HostComm
 }
 
 namespace {
-Fields begun_fields(std::string_view kind, const std::map<std::string, std::string>& environment, const std::string& folder,
+Fields first_fields(std::string_view kind, const std::map<std::string, std::string>& environment, const std::string& folder,
                     const std::optional<std::string>& input) {
     Fields fields;
     fields.add(kind).add(static_cast<std::int64_t>(environment.size()));
@@ -138,45 +177,45 @@ Fields begun_fields(std::string_view kind, const std::map<std::string, std::stri
     if (input) fields.add(*input);
     return fields;
 }
-RemoteWork ended_fields(Fields fields, const std::vector<std::string>& argv) {
+RemoteWork with_arguments(Fields fields, const std::vector<std::string>& argv) {
     fields.add(static_cast<std::int64_t>(argv.size()));
     for (const auto& argument : argv) fields.add(argument);
     fields.add("end");
-    return {std::string(runner_prelude) + attributes_program + run_program, std::make_shared<const std::string>(fields.take())};
+    return {std::string(runner_prelude) + run_program, std::make_shared<const std::string>(fields.release())};
 }
 } // namespace
 
 RemoteWork script_work(const std::string& script, const std::vector<std::string>& arguments,
                        const std::map<std::string, std::string>& environment, const std::optional<std::string>& input) {
-    auto fields = begun_fields("script", environment, "", input);
+    auto fields = first_fields("script", environment, "", input);
     fields.add(script).add("");
-    return ended_fields(std::move(fields), arguments);
+    return with_arguments(std::move(fields), arguments);
 }
 
 RemoteWork command_work(const std::vector<std::string>& argv, const std::map<std::string, std::string>& environment,
                         const std::optional<std::string>& input, const std::string& folder) {
-    return ended_fields(begun_fields("command", environment, folder, input), argv);
+    return with_arguments(first_fields("command", environment, folder, input), argv);
 }
 
 struct RemoteAttempts::Answer {
-    std::vector<std::string> words; ///< of the trailer; empty: none came
-    std::optional<Error> error;     ///< why none came
-    bool begun = false;             ///< the host may have begun to do what we asked
+    std::vector<std::string> status; ///< the fields of the status line; empty: none came
+    std::optional<Error> error;      ///< why none came
+    bool begun = false;              ///< the host may have started the operation
 };
 
-asio::awaitable<RemoteAttempts::Answer> RemoteAttempts::ask(Context ctx, const resource::Node& node, bool sudo, std::string what,
-                                                            std::string folder, RemoteWork work, RemoteOutput* out,
-                                                            std::shared_ptr<std::atomic<bool>> begun) {
-    const auto word = random_id();
+asio::awaitable<RemoteAttempts::Answer> RemoteAttempts::ask(Context ctx, const resource::Node& node, bool sudo,
+                                                            std::string operation, std::string folder, RemoteWork work,
+                                                            RemoteOutput* out, std::shared_ptr<std::atomic<bool>> begun) {
+    const auto token = random_id();
     const auto at = out != nullptr ? out->at : jobs::Offsets{};
     HostCommand command;
     command.argv = {"sh",
                     "-c",
                     attempt_program,
                     "orrery",
-                    what,
+                    operation,
                     folder,
-                    word,
+                    token,
                     std::to_string(at.out),
                     std::to_string(at.err),
                     std::move(work.runner)};
@@ -184,28 +223,8 @@ asio::awaitable<RemoteAttempts::Answer> RemoteAttempts::ask(Context ctx, const r
     command.sudo = sudo;
     command.begun = begun;
 
-    struct Sorting {
-        explicit Sorting(const std::string& word_) : trailer(word_) {}
-        Trailer trailer;
-        std::string tail; // of the errors, for messages
-    };
-    auto sorting = std::make_shared<Sorting>(word);
-    const auto keep_errors = [out](Sorting& to, const std::string& bytes) {
-        if (bytes.empty()) return;
-        to.tail = (to.tail + bytes).substr(to.tail.size() + bytes.size() > 2000 ? to.tail.size() + bytes.size() - 2000 : 0);
-        if (out == nullptr) return;
-        if (out->on_bytes) out->on_bytes(jobs::Stream::err, out->at.err, bytes);
-        out->at.err += bytes.size();
-    };
-    command.on_output = [sorting, out, keep_errors](int stream, std::string_view piece) {
-        if (stream == 2) {
-            keep_errors(*sorting, sorting->trailer.feed(piece));
-        } else if (out != nullptr) {
-            if (out->on_bytes) out->on_bytes(jobs::Stream::out, out->at.out, piece);
-            out->at.out += piece.size();
-            if (out->on_line) feed_lines(out->at.line, piece, out->longest_line, out->on_line);
-        }
-    };
+    auto demux = std::make_shared<StreamDemux>(token, out);
+    command.on_output = [demux](int stream, std::string_view piece) { demux->feed(stream, piece); };
     auto ran = co_await runner_.run(ctx, node, std::move(command));
     Answer answer;
     answer.begun = begun->load();
@@ -213,108 +232,109 @@ asio::awaitable<RemoteAttempts::Answer> RemoteAttempts::ask(Context ctx, const r
         answer.error = ran.error();
         co_return answer;
     }
-    std::string rest;
-    answer.words = sorting->trailer.finish(rest);
-    if (!answer.words.empty()) co_return answer;
-    keep_errors(*sorting, rest);
-    const auto said = first_line(sorting->tail);
-    if (sudo && said.starts_with("sudo:")) {
+    answer.status = demux->finish();
+    if (!answer.status.empty()) co_return answer;
+    const auto message = first_line(demux->errors());
+    if (sudo && message.starts_with("sudo:")) {
         answer.begun = false;
-        answer.error = Error{Code::denied, fmt::format("sudo on {} refused: {}", node.name, said),
+        answer.error = Error{Code::denied, fmt::format("sudo on {} refused: {}", node.name, message),
                              fmt::format("allow {} to become root without a password: NOPASSWD in its sudoers", node.ssh_user)};
     } else if (ran->exit_code == 126 || ran->exit_code == 127) {
         answer.begun = false;
-        answer.error = Error{Code::unsupported, fmt::format("{} cannot run a POSIX shell: {}", node.name, said)};
+        answer.error = Error{Code::unsupported, fmt::format("{} cannot run a POSIX shell: {}", node.name, message)};
     } else {
         answer.error = Error{Code::unavailable,
-                             fmt::format("{} broke off: {}", node.name,
-                                         said.empty() ? fmt::format("exit code {} {}", ran->exit_code, ran->signal) : said)};
+                             fmt::format("the command on {} broke off: {}", node.name,
+                                         message.empty() ? fmt::format("exit code {} {}", ran->exit_code, ran->signal) : message)};
     }
     co_return answer;
 }
 
 namespace {
 
-Result<RemoteEnd> end_of(const std::vector<std::string>& words, const resource::Node& node) {
-    const auto& word = words[0];
-    const auto rest = [&words] { return fmt::format("{}", fmt::join(words.begin() + 1, words.end(), " ")); };
+/// The status line of attempt_program, parsed.
+Result<RemoteEnd> end_of(const std::vector<std::string>& status, const resource::Node& node) {
+    const auto& state = status[0];
+    const auto rest = [&status] { return fmt::format("{}", fmt::join(status.begin() + 1, status.end(), " ")); };
     RemoteEnd end;
-    if (word == "nospace")
-        return Error{Code::no_space, fmt::format("the disk of {} is full: nothing can be begun in {}", node.name, rest()),
-                     "make room there"};
-    if (word == "cannot")
+    if (state == "nospace")
+        return Error{Code::no_space, fmt::format("the disk of {} is full: nothing can be started in {}", node.name, rest()),
+                     "free space there"};
+    if (state == "cannot")
         return Error{Code::denied, fmt::format("{} cannot {}", node.name, rest()),
                      "check the home folder of the account that logs in"};
-    if (word == "never") {
-        end.what = RemoteEnd::What::never;
+    if (state == "never") {
+        end.state = RemoteEnd::State::not_started;
         return end;
     }
-    if (word == "lost") {
-        end.words = words.size() > 1 && words[1] == "rebooted" ? fmt::format("{} was rebooted while it ran", node.name)
-                                                               : fmt::format("it was killed on {} and left no result", node.name);
+    if (state == "lost") {
+        end.message = status.size() > 1 && status[1] == "rebooted"
+                          ? fmt::format("{} was rebooted while it ran", node.name)
+                          : fmt::format("it was killed on {} and left no result", node.name);
         return end;
     }
-    if ((word != "ended" && word != "cancelled") || words.size() < 4)
-        return Error{Code::internal, fmt::format("{} answered {} {}", node.name, word, rest())};
-    if (words[1] == "T" || words[1] == "F") { // it had not come whole, or was fenced off
-        end.what = RemoteEnd::What::never;
+    if ((state != "ended" && state != "cancelled") || status.size() < 4)
+        return Error{Code::internal, fmt::format("{} answered {} {}", node.name, state, rest())};
+    if (status[1] == "T" || status[1] == "F") { // its input was incomplete (torn), or it was fenced
+        end.state = RemoteEnd::State::not_started;
         return end;
     }
-    end.what = word == "ended" ? RemoteEnd::What::ended : RemoteEnd::What::cancelled;
-    std::from_chars(words[1].data(), words[1].data() + words[1].size(), end.exit_code);
-    if (words[2] == "changed") end.change = jobs::Outcome::Change::changed;
-    if (words[2] == "unchanged") end.change = jobs::Outcome::Change::unchanged;
-    end.disk_full = words[3] == "full";
+    end.state = state == "ended" ? RemoteEnd::State::ended : RemoteEnd::State::cancelled;
+    std::from_chars(status[1].data(), status[1].data() + status[1].size(), end.exit_code);
+    if (status[2] == "changed") end.change = jobs::Outcome::Change::changed;
+    if (status[2] == "unchanged") end.change = jobs::Outcome::Change::unchanged;
+    end.disk_full = status[3] == "full";
     return end;
 }
 
-bool is_worth_another_try(const Error& error) {
+bool is_retryable(const Error& error) {
     return error.code == Code::unavailable || error.code == Code::timeout || error.code == Code::throttled;
 }
 
 } // namespace
 
 Task<RemoteEnd> RemoteAttempts::start(Context ctx, resource::Node node, bool sudo, std::string id, RemoteWork work,
-                                      RemoteOutput& out, Duration patience) {
-    if (!is_good_id(id)) co_return Error{Code::invalid, fmt::format("\"{}\" is no attempt's id", id)};
+                                      RemoteOutput& out, Duration retry_budget) {
+    if (!is_valid_id(id)) co_return Error{Code::invalid, fmt::format("\"{}\" is not the id of an attempt", id)};
     const auto generation = generations_.find(id);
     auto folder = generation == generations_.end() ? id : fmt::format("{}.{}", id, generation->second);
     auto answer = co_await ask(ctx, node, sudo, "start", std::move(folder), std::move(work), &out);
-    if (!answer.words.empty()) co_return end_of(answer.words, node);
+    if (!answer.status.empty()) co_return end_of(answer.status, node);
     if (!answer.begun || answer.error->code == Code::cancelled) co_return *answer.error;
-    log::info(ctx, "the connection broke during attempt {} on {}, it is taken up again: {}", id, node.name, answer.error->message);
-    auto end = co_await follow(ctx, node, sudo, std::move(id), out, patience, answer.error->message);
+    log::info(ctx, "connection broke, reattaching attempt={} node={} error=\"{}\"", id, node.name, answer.error->message);
+    auto end = co_await follow(ctx, node, sudo, std::move(id), out, retry_budget, answer.error->message);
     if (end.ok() || end.error().code == Code::cancelled) co_return end;
-    // Nobody knows whether it was begun: it must not pass for something that was not.
+    // Whether it was started is unknown: it must not be reported as not started.
     RemoteEnd lost;
-    lost.words = fmt::format("{} cannot be asked how it ended: {}", node.name, end.error().message);
+    lost.message = fmt::format("{} cannot be asked for the outcome: {}", node.name, end.error().message);
     co_return lost;
 }
 
 Task<RemoteEnd> RemoteAttempts::follow(Context ctx, resource::Node node, bool sudo, std::string id, RemoteOutput& out,
-                                       Duration patience, std::string broke) {
+                                       Duration retry_budget, std::string broke) {
     Duration wait = 500ms;
-    auto give_up = clock_.steady() + patience;
+    auto give_up = clock_.steady() + retry_budget;
     for (;;) {
         const auto before = out.at;
         const auto back = std::make_shared<std::atomic<bool>>(false);
-        if (!broke.empty() && out.on_trouble)
-            out.on_trouble(fmt::format("{} is out of reach, what runs there goes on and is asked for again: {}", node.name, broke),
-                           back);
+        if (!broke.empty() && out.on_unreachable)
+            out.on_unreachable(fmt::format("{} is unreachable; the attempt continues there, and orrery tries to reach it again: {}",
+                                           node.name, broke),
+                               back);
         auto answer = co_await ask(ctx, node, sudo, "attach", id, {}, &out, back);
-        if (!answer.words.empty()) {
-            auto end = end_of(answer.words, node);
-            if (end.ok() && end->what == RemoteEnd::What::never && answer.words.size() > 1) {
+        if (!answer.status.empty()) {
+            auto end = end_of(answer.status, node);
+            if (end.ok() && end->state == RemoteEnd::State::not_started && answer.status.size() > 1) {
                 int fenced = 0;
-                std::from_chars(answer.words[1].data(), answer.words[1].data() + answer.words[1].size(), fenced);
+                std::from_chars(answer.status[1].data(), answer.status[1].data() + answer.status[1].size(), fenced);
                 generations_[id] = fenced + 1;
             }
             co_return std::move(end);
         }
-        if (!is_worth_another_try(*answer.error)) co_return *answer.error;
+        if (!is_retryable(*answer.error)) co_return *answer.error;
         broke = answer.error->message;
-        if (answer.begun && (out.at.out != before.out || out.at.err != before.err)) { // it was there meanwhile
-            give_up = clock_.steady() + patience;
+        if (answer.begun && (out.at.out != before.out || out.at.err != before.err)) { // the host was reachable meanwhile
+            give_up = clock_.steady() + retry_budget;
             wait = 500ms;
         }
         if (clock_.steady() + wait > give_up) co_return *answer.error;
@@ -324,26 +344,26 @@ Task<RemoteEnd> RemoteAttempts::follow(Context ctx, resource::Node node, bool su
 }
 
 Task<RemoteEnd> RemoteAttempts::attach(Context ctx, resource::Node node, bool sudo, std::string id, RemoteOutput& out,
-                                       Duration patience) {
-    if (!is_good_id(id)) co_return Error{Code::invalid, fmt::format("\"{}\" is no attempt's id", id)};
-    co_return co_await follow(ctx, std::move(node), sudo, std::move(id), out, patience, {});
+                                       Duration retry_budget) {
+    if (!is_valid_id(id)) co_return Error{Code::invalid, fmt::format("\"{}\" is not the id of an attempt", id)};
+    co_return co_await follow(ctx, std::move(node), sudo, std::move(id), out, retry_budget, {});
 }
 
 Task<Unit> RemoteAttempts::cancel(Context ctx, resource::Node node, bool sudo, std::string id) {
-    if (!is_good_id(id)) co_return Error{Code::invalid, fmt::format("\"{}\" is no attempt's id", id)};
+    if (!is_valid_id(id)) co_return Error{Code::invalid, fmt::format("\"{}\" is not the id of an attempt", id)};
     auto answer = co_await ask(ctx, node, sudo, "cancel", id, {}, nullptr);
-    if (answer.words.empty()) co_return *answer.error;
-    if (answer.words[0] == "gone") co_return Unit{};
-    auto end = end_of(answer.words, node);
+    if (answer.status.empty()) co_return *answer.error;
+    if (answer.status[0] == "gone") co_return Unit{};
+    auto end = end_of(answer.status, node);
     if (!end.ok()) co_return end.error();
     co_return Unit{};
 }
 
 Task<Unit> RemoteAttempts::clean_up(Context ctx, resource::Node node, bool sudo, std::string id) {
-    if (!is_good_id(id)) co_return Error{Code::invalid, fmt::format("\"{}\" is no attempt's id", id)};
+    if (!is_valid_id(id)) co_return Error{Code::invalid, fmt::format("\"{}\" is not the id of an attempt", id)};
     generations_.erase(id);
     auto answer = co_await ask(ctx, node, sudo, "clean", std::move(id), {}, nullptr);
-    if (answer.words.empty()) co_return *answer.error;
+    if (answer.status.empty()) co_return *answer.error;
     co_return Unit{};
 }
 

@@ -17,25 +17,26 @@
 
 namespace orrery::drivers {
 
-/// A command for a host, as attempts need it.
+/// A command for a host.
 struct HostCommand {
     std::vector<std::string> argv;
     std::shared_ptr<const std::string> input;
     bool sudo = false;
-    std::size_t max_output = 1 << 20;                                  ///< where there is no `on_output`
-    std::function<void(int stream, std::string_view piece)> on_output; ///< on the loop; nothing is kept then
-    std::shared_ptr<std::atomic<bool>> begun;                          ///< set when the host is about to be told
+    std::size_t max_output = 1 << 20;                                  ///< without `on_output`
+    std::function<void(int stream, std::string_view piece)> on_output; ///< called on the loop; then the result has no output
+    std::shared_ptr<std::atomic<bool>> begun;                          ///< set right before the command is sent to the host
 };
 
-/// Where commands run: on a machine over SSH, or at the server itself. Ends of the caller or of the connection leave what a command
-/// has started detached alone. Loop thread only.
-class CommandRunner {
+/// Runs commands on a node over SSH, or on the server itself. Processes that a command has detached survive the end of the caller
+/// and of the connection. (The port `health::CommandRunner`, for checks, is implemented with this in app/node_commands.h.) Loop
+/// thread only.
+class HostRunner {
 public:
-    virtual ~CommandRunner() = default;
+    virtual ~HostRunner() = default;
     virtual Task<net::SshResult> run(Context ctx, resource::Node node, HostCommand command) = 0;
 };
 
-class SshRunner final : public CommandRunner {
+class SshRunner final : public HostRunner {
 public:
     SshRunner(net::Ssh& ssh, Logins& logins) : ssh_(ssh), logins_(logins) {}
     Task<net::SshResult> run(Context ctx, resource::Node node, HostCommand command) override;
@@ -45,8 +46,8 @@ private:
     Logins& logins_;
 };
 
-/// At the server, whatever the node; `home` is where attempts are kept.
-class LocalRunner final : public CommandRunner {
+/// Runs commands on the server, whatever the node. Attempts have their folders below `home`.
+class LocalRunner final : public HostRunner {
 public:
     explicit LocalRunner(std::filesystem::path home) : home_(std::move(home)) {}
     Task<net::SshResult> run(Context ctx, resource::Node node, HostCommand command) override;
@@ -55,78 +56,78 @@ private:
     std::filesystem::path home_;
 };
 
-/// What to begin on a host: a runner's program and what it reads. Both travel in one go with the beginning itself.
+/// The work of an attempt: the program of a runner and its input. Both are sent together with the start.
 struct RemoteWork {
     std::string runner;
     std::shared_ptr<const std::string> input;
 };
 
-/// A script for the host's sh, or a command, with arguments, environment and standard input (nothing: none). None of it becomes an
-/// argument of a process of ours.
+/// A script for the host's sh, or a command, with arguments, environment and standard input (nothing: none). No part of it becomes
+/// an argument of a process that orrery starts.
 RemoteWork script_work(const std::string& script, const std::vector<std::string>& arguments,
                        const std::map<std::string, std::string>& environment, const std::optional<std::string>& input = {});
 RemoteWork command_work(const std::vector<std::string>& argv, const std::map<std::string, std::string>& environment,
                         const std::optional<std::string>& input, const std::string& folder);
 
-/// How an attempt on a host stands.
+/// The state of an attempt on a host.
 struct RemoteEnd {
-    enum class What {
-        ended,     ///< by itself, with `exit_code`
-        cancelled, ///< because it was told to
-        never,     ///< it never began and never will
-        lost,      ///< it began, and is gone without a result
+    enum class State {
+        ended,       ///< by itself, with `exit_code`
+        cancelled,   ///< it was killed on request
+        not_started, ///< it was not started, and will not be
+        lost,        ///< it was started, and left no result
     };
-    What what = What::lost;
+    State state = State::lost;
     int exit_code = -1;
     jobs::Outcome::Change change = jobs::Outcome::Change::unknown;
-    bool disk_full = false; ///< and the attempt failed
-    std::string words;      ///< for `lost`: why
+    bool disk_full = false; ///< the attempt failed, and the disk is full
+    std::string message;    ///< of `lost`: the reason
 };
 
-/// Where an attempt's output goes.
+/// Receives the output of an attempt.
 struct RemoteOutput {
-    jobs::Offsets at; ///< kept so far, with the beginning of the line that goes on; moves on
+    jobs::Offsets at; ///< how far output is stored, with the beginning of an incomplete line; advances
     std::function<void(jobs::Stream, std::uint64_t offset, std::string_view bytes)> on_bytes;
-    std::function<void(std::string_view line)> on_line; ///< each whole line of standard output, without its end; may be empty
-    std::size_t longest_line = 4096;                    ///< what is beyond is cut
-    /// The host is out of reach, and asked again; `back` is set when it is not any more.
-    std::function<void(std::string words, std::shared_ptr<const std::atomic<bool>> back)> on_trouble;
+    std::function<void(std::string_view line)> on_line; ///< each line of standard output, without its end; may be empty
+    std::size_t max_line = 4096;                        ///< longer lines are cut
+    /// The host is unreachable and is tried again; `back` is set when it can be reached.
+    std::function<void(std::string message, std::shared_ptr<const std::atomic<bool>> back)> on_unreachable;
 };
 
-/// Attempts that outlive the server. Each runs detached in a folder of its own on its host, which holds its output and its exit
-/// code; making that folder is what begins it, so that it begins once. Whoever comes later reads on from where somebody stopped.
-/// Loop thread only.
+/// Attempts that survive the server. Each runs detached on its host, with a folder that holds its output and exit code. Creating
+/// that folder is what starts it, so that it starts once; later calls read its output from where the last one stopped. Loop thread
+/// only.
 class RemoteAttempts {
 public:
-    explicit RemoteAttempts(CommandRunner& runner, Clock& clock = real_clock()) : runner_(runner), clock_(clock) {}
+    explicit RemoteAttempts(HostRunner& runner, Clock& clock = real_clock()) : runner_(runner), clock_(clock) {}
 
-    /// Begins it and waits for its end, over broken connections, for `patience` each time the host cannot be reached. An Error:
-    /// certain that nothing was begun (or the caller was cancelled).
+    /// Starts the attempt and waits for its end, over broken connections, for up to `retry_budget` each time the host cannot be
+    /// reached. An Error: certain that nothing was started (or the caller was cancelled).
     Task<RemoteEnd> start(Context ctx, resource::Node node, bool sudo, std::string id, RemoteWork work, RemoteOutput& out,
-                          Duration patience);
-    /// Takes up one that may have been begun. `never` makes sure of it: a beginning that arrives late does nothing, and the next
-    /// `start` of this id, here, begins anew. An Error: the host could not be asked.
-    Task<RemoteEnd> attach(Context ctx, resource::Node node, bool sudo, std::string id, RemoteOutput& out, Duration patience);
-    /// Ends its processes, all of them. Error: the host could not be asked.
+                          Duration retry_budget);
+    /// Re-attaches to an attempt that may have been started. `not_started` is final: a start that arrives late has no effect, and
+    /// the next `start` of this id on this server uses a new folder. An Error: the host could not be reached.
+    Task<RemoteEnd> attach(Context ctx, resource::Node node, bool sudo, std::string id, RemoteOutput& out, Duration retry_budget);
+    /// Kills all its processes. An Error: the host could not be reached.
     Task<Unit> cancel(Context ctx, resource::Node node, bool sudo, std::string id);
     Task<Unit> clean_up(Context ctx, resource::Node node, bool sudo, std::string id);
 
-    /// A command at once and without a trace: for looking, not for doing.
+    /// Runs a read-only command directly, without the folder of an attempt.
     Task<net::SshResult> run(Context ctx, resource::Node node, bool sudo, std::vector<std::string> argv, std::string input = {},
                              std::size_t max_output = 1 << 20);
 
 private:
     struct Answer;
-    asio::awaitable<Answer> ask(Context ctx, const resource::Node& node, bool sudo, std::string what, std::string folder,
+    asio::awaitable<Answer> ask(Context ctx, const resource::Node& node, bool sudo, std::string operation, std::string folder,
                                 RemoteWork work, RemoteOutput* out,
                                 std::shared_ptr<std::atomic<bool>> begun = std::make_shared<std::atomic<bool>>(false));
-    /// `broke`: why it has to be taken up again; empty: another server had begun it.
-    Task<RemoteEnd> follow(Context ctx, resource::Node node, bool sudo, std::string id, RemoteOutput& out, Duration patience,
+    /// `broke`: why the connection broke; empty: another server had started the attempt.
+    Task<RemoteEnd> follow(Context ctx, resource::Node node, bool sudo, std::string id, RemoteOutput& out, Duration retry_budget,
                            std::string broke);
 
-    CommandRunner& runner_;
+    HostRunner& runner_;
     Clock& clock_;
-    std::map<std::string, int> generations_; ///< of ids whose earlier folders are fenced off
+    std::map<std::string, int> generations_; ///< by id: the number of its next folder, where earlier ones are fenced
 };
 
 } // namespace orrery::drivers

@@ -11,32 +11,33 @@
 namespace orrery::drivers {
 
 struct SshExecutorOptions {
-    std::filesystem::path content;                ///< files that jobs may push lie below this folder of the server
-    Duration patience = std::chrono::minutes(10); ///< with a host that went away, where the attempt has no timeout of its own
+    std::filesystem::path content; ///< the folder of files that jobs may push
+    Duration retry_budget =
+        std::chrono::minutes(10); ///< how long an unreachable host is tried again, for attempts without a timeout
 };
 
-/// `run: {ssh: ...}`: commands, scripts, files and idempotent blocks on a machine, as attempts that outlive the server.
-/// docs/executors.md has the body by example. `remote` and `pool` (for reading content) must outlive it. Loop thread only.
+/// `run: {ssh: ...}`: commands, scripts, files and idempotent blocks on a node, as attempts that survive the server.
+/// docs/executors.md describes the body. `remote` and `pool` (for reading content) must outlive it. Loop thread only.
 std::unique_ptr<jobs::Executor> ssh_executor(RemoteAttempts& remote, Pool& pool, SshExecutorOptions options);
 
-/// Fetches artefacts over the connections of attempts, as whoever the task ran as.
-std::unique_ptr<jobs::Collector> ssh_collector(RemoteAttempts& remote);
+/// Fetches artefacts over the connections of attempts, as the user that the task ran as.
+std::unique_ptr<jobs::ArtefactFetcher> ssh_artefact_fetcher(RemoteAttempts& remote);
 
-/// How an attempt on a host ended, in the engine's words. `out` is where its errors' last line may be found.
+/// The outcome of an attempt on a host. `last_error`: the last line of its errors, or "".
 jobs::Outcome outcome_of(const RemoteEnd& end, std::string_view last_error, const std::function<bool(int)>& succeeded);
-/// An Error that came before anything was begun, in the engine's words.
+/// The outcome for an Error that came before anything was started.
 jobs::Outcome outcome_of(const Error& error);
-/// What to tell the engine of an attempt that was looked for and has no result; nothing where it has one.
+/// The result of a re-attach for an attempt without an outcome; nothing where it has one.
 std::optional<Result<jobs::Reattached>> without_result(const Result<RemoteEnd>& found);
 
-/// The one machine of an attempt; `executor` is for the words where there are several.
+/// The only node of an attempt. `invalid` where there are several; `executor` is for the message.
 Result<resource::Node> only_node_of(const jobs::Attempt& attempt, std::string_view executor);
-/// What its body says of sudo, else what the node says.
+/// `sudo` of the body, else of the node.
 bool sudo_of(const jobs::Attempt& attempt, const resource::Node& node);
-/// `invalid` where one of these fields of its body names a secret: they become arguments of a process, which everybody there can
-/// read.
+/// `invalid` where one of these fields of the body holds a secret: they become arguments of a process, which every user of the host
+/// can read.
 Result<Unit> no_secret_in(const jobs::Attempt& attempt, std::initializer_list<std::string_view> fields);
-/// How long a host that cannot be reached is tried again.
-Duration patience_of(const jobs::Attempt& attempt, Duration otherwise);
+/// How long an unreachable host is tried again: the timeout of the attempt, else `default_budget`.
+Duration retry_budget_of(const jobs::Attempt& attempt, Duration default_budget);
 
 } // namespace orrery::drivers

@@ -1,6 +1,6 @@
 #include "core/text.h"
 #include "drivers/ssh/ssh.h"
-#include "drivers/ssh/testing.h"
+#include "drivers/ssh/ssh_fixture.h"
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/bind_cancellation_slot.hpp>
@@ -25,12 +25,12 @@ using net::testing::TestSshd;
 using testing::attempt_on;
 using testing::FakeLogins;
 using ::testing::HasSubstr;
-using testing::KeptOutput;
 using ::testing::Not;
+using testing::StoredOutput;
 
 boost::json::value body_of(const std::string& text) { return parse_yaml(text)->front().value; }
 
-/// A server's executor, and the machine.
+/// The executor of a server, and the node.
 struct Bench {
     explicit Bench(asio::io_context& loop)
         : logins(sshd), ssh(loop.get_executor()), runner(ssh, logins), remote(runner), executor(ssh_executor(remote, pool, {})) {}
@@ -66,10 +66,10 @@ Context ctx() { return Context::background().with_timeout(30s); }
 
 } // namespace
 
-CO_TEST(SshExecutor, ACommandStreamsAndSaysHowItEnded) {
+CO_TEST(SshExecutor, ACommandStreamsItsOutputAndReportsItsResult) {
     CO_NEEDS_SSHD();
     Bench bench(loop);
-    KeptOutput output, other, third;
+    StoredOutput output, other, third;
     auto ran = co_await bench.executor->start(
         ctx(), attempt_on("a1", body_of("command: [sh, -c, \"echo out $ORRERY_JOB; echo bad >&2; exit 3\"]")), output);
     auto good =
@@ -80,7 +80,7 @@ CO_TEST(SshExecutor, ACommandStreamsAndSaysHowItEnded) {
     EXPECT_EQ(ran->ended, Outcome::Ended::failed);
     EXPECT_EQ(ran->error, ErrorClass::failed);
     EXPECT_EQ(ran->exit_code, 3);
-    EXPECT_EQ(ran->words, "exit code 3: bad");
+    EXPECT_EQ(ran->message, "exit code 3: bad");
     EXPECT_EQ(output.out, "out j\n");
     EXPECT_EQ(output.err, "bad\n");
     CO_ASSERT_OK(good);
@@ -89,10 +89,10 @@ CO_TEST(SshExecutor, ACommandStreamsAndSaysHowItEnded) {
     EXPECT_EQ(none->exit_code, 127);
 }
 
-CO_TEST(SshExecutor, AScriptHasArgumentsInputAndAShellOfItsChoice) {
+CO_TEST(SshExecutor, AScriptHasArgumentsInputAndAConfigurableShell) {
     CO_NEEDS_SSHD();
     Bench bench(loop);
-    KeptOutput first, second;
+    StoredOutput first, second;
     auto body = body_of("{arguments: [\"a b\", \"'\"], input: \"in\\nput\"}");
     body.get_object()["script"] = "printf '%s|' \"$@\"\ncat\nexit 0\n";
     auto plain = co_await bench.executor->start(ctx(), attempt_on("s1", body), first);
@@ -106,16 +106,47 @@ CO_TEST(SshExecutor, AScriptHasArgumentsInputAndAShellOfItsChoice) {
     EXPECT_EQ(second.out, "['a b', \"'\"] in\nput\n");
 }
 
+CO_TEST(SshExecutor, EnvironmentVariablesMayHaveTheNamesOfVariablesOfTheRunner) {
+    CO_NEEDS_SSHD();
+    Bench bench(loop);
+    const std::vector<std::string> names = {"attempt_dir", "body", "error", "field", "folder", "i",     "input",   "kind",
+                                            "me",          "name", "owner", "path",  "shell",  "token", "variable"};
+    std::string expected;
+    for (const auto& name : names) expected += name + "=value of " + name + "\n";
+    const auto with_names = [&](std::string id, json::value body) {
+        auto attempt = attempt_on(std::move(id), std::move(body));
+        for (const auto& name : names) attempt.environment[name] = "value of " + name;
+        return attempt;
+    };
+    const auto program =
+        "python3 -c 'import os; [print(n + \"=\" + v) for n, v in sorted(os.environ.items()) if v.startswith(\"value of\")]'";
+    StoredOutput script, command, blocks;
+    const json::array argv{"sh", "-c", program};
+    auto first = co_await bench.executor->start(ctx(), with_names("e1", json::object{{"script", program}}), script);
+    auto second = co_await bench.executor->start(ctx(), with_names("e2", json::object{{"command", argv}}), command);
+    auto third = co_await bench.executor->start(
+        ctx(), with_names("e3", json::object{{"blocks", json::array{json::object{{"command", json::object{{"argv", argv}}}}}}}),
+        blocks);
+    co_await bench.stop();
+    CO_ASSERT_OK(first);
+    CO_ASSERT_OK(second);
+    CO_ASSERT_OK(third);
+    EXPECT_EQ(script.out, expected);
+    EXPECT_EQ(command.out, expected);
+    EXPECT_THAT(blocks.out, HasSubstr("| shell=value of shell\n"));
+    EXPECT_THAT(blocks.out, HasSubstr("| path=value of path\n"));
+}
+
 CO_TEST(SshExecutor, SecretsAreInNoArgumentAndNoFileOfTheAttempt) {
     CO_NEEDS_SSHD();
     Bench bench(loop);
-    KeptOutput output;
-    auto attempt = attempt_on("secret", body_of("{input: \"${secret.db.password}\"}"));
+    StoredOutput output;
+    auto attempt = attempt_on("secret", body_of("{input: \"canary-4711\"}"));
     attempt.secrets = {{"db.password", "canary-4711"}};
-    attempt.environment["PASSWORD"] = "${secret.db.password}";
-    // Looks at all arguments of all processes, and at the files of its own attempt.
+    attempt.environment["PASSWORD"] = "canary-4711";
+    // Reads the arguments of all processes and the files of its own attempt.
     attempt.body.get_object()["script"] =
-        "word=canary; word=$word-4711 # ${secret.db.password}\n"
+        "word=canary; word=$word-4711 # canary-4711\n"
         "[ \"$PASSWORD\" = $word ] && [ \"$(cat)\" = $word ] && echo given\n"
         "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline 2>/dev/null; echo; done | sed -n \"/[c]anary-4711/{s/.*/seen in "
         "arguments/;p;}\"\n"
@@ -123,9 +154,9 @@ CO_TEST(SshExecutor, SecretsAreInNoArgumentAndNoFileOfTheAttempt) {
         "echo looked\n";
     auto ran = co_await bench.executor->start(ctx(), attempt, output);
     attempt.id = "shown";
-    attempt.body = body_of("{command: [echo, \"${secret.db.password}\"]}");
+    attempt.body = body_of("{command: [echo, \"canary-4711\"]}");
     auto shown = co_await bench.executor->start(ctx(), attempt, output);
-    attempt.body = body_of("{blocks: [{command: {argv: [echo, \"x${secret.db.password}\"]}}]}");
+    attempt.body = body_of("{blocks: [{command: {argv: [echo, \"xcanary-4711\"]}}]}");
     auto shown_by_block = co_await bench.executor->start(ctx(), attempt, output);
     co_await bench.stop();
     CO_ASSERT_OK(ran);
@@ -134,10 +165,10 @@ CO_TEST(SshExecutor, SecretsAreInNoArgumentAndNoFileOfTheAttempt) {
     EXPECT_THAT(shown_by_block.error().message, HasSubstr("blocks[0] holds a secret"));
 }
 
-CO_TEST(SshExecutor, AServerThatDiedIsFollowedByOneThatReadsOn) {
+CO_TEST(SshExecutor, AnotherServerContinuesToReadTheOutputAfterACrash) {
     CO_NEEDS_SSHD();
     Bench bench(loop);
-    KeptOutput output;
+    StoredOutput output;
     const auto attempt = attempt_on(
         "follow", body_of("command: [sh, -c, \"echo run >>$HOME/count; echo one; sleep 0.8; echo two; echo late >&2\"]"));
     asio::cancellation_signal cancel;
@@ -154,23 +185,23 @@ CO_TEST(SshExecutor, AServerThatDiedIsFollowedByOneThatReadsOn) {
     auto cleaned = co_await next->clean_up(ctx(), attempt);
     co_await bench.stop();
     CO_ASSERT_OK(found);
-    EXPECT_EQ(found->what, Reattached::What::ended);
+    EXPECT_EQ(found->state, Reattached::State::ended);
     EXPECT_EQ(found->outcome.ended, Outcome::Ended::succeeded);
     EXPECT_EQ(output.out, "one\ntwo\n");
     EXPECT_EQ(output.err, "late\n");
     EXPECT_FALSE(output.gaps);
     CO_ASSERT_OK(again);
-    EXPECT_EQ(again->what, Reattached::What::ended);
+    EXPECT_EQ(again->state, Reattached::State::ended);
     EXPECT_EQ(bench.file("count"), "run\n");
     CO_ASSERT_OK(cleaned);
     EXPECT_FALSE(std::filesystem::exists(bench.attempts() / "follow"));
 }
 
-CO_TEST(SshExecutor, StepsAreSeenAlsoWhereTheirLineWasHalfRead) {
+CO_TEST(SshExecutor, AStepIsReportedIfItsLineArrivesInTwoParts) {
     CO_NEEDS_SSHD();
     for (const auto* first : {"= 1 chan", "= 1 changed file /x: new\\\\n"}) { // in the middle of a line, and at its end
         Bench bench(loop);
-        KeptOutput output;
+        StoredOutput output;
         const bool whole = std::string_view(first).ends_with("\\\\n");
         const auto attempt =
             attempt_on("half", body_of(fmt::format("command: [sh, -c, \"printf '{}'; sleep 0.8; printf '{}= 2 ok file /y\\\\n'\"]",
@@ -196,16 +227,13 @@ CO_TEST(SshExecutor, StepsAreSeenAlsoWhereTheirLineWasHalfRead) {
     }
 }
 
-CO_TEST(SshExecutor, ABrokenConnectionIsTakenUpAgain) {
+CO_TEST(SshExecutor, ReattachesAfterABrokenConnection) {
     CO_NEEDS_SSHD();
     Bench bench(loop);
-    KeptOutput output;
+    StoredOutput output;
     std::optional<Result<Outcome>> ended;
-    asio::co_spawn(loop,
-                   bench.executor->start(
-                       ctx(),
-                       attempt_on("cut", body_of("command: [sh, -c, \"echo run >>$HOME/count; echo one; sleep 0.5; echo two\"]")),
-                       output),
+    const auto attempt = attempt_on("cut", body_of("command: [sh, -c, \"echo run >>$HOME/count; echo one; sleep 0.5; echo two\"]"));
+    asio::co_spawn(loop, bench.executor->start(ctx(), attempt, output),
                    [&ended](std::exception_ptr, Result<Outcome> outcome) { ended = std::move(outcome); });
     while (output.out.empty()) co_await a_while(5ms);
     bench.sshd.cut_off();
@@ -218,41 +246,41 @@ CO_TEST(SshExecutor, ABrokenConnectionIsTakenUpAgain) {
 }
 
 namespace {
-/// A host that is out of reach from the first word on, or from the second.
-class VanishingHost final : public CommandRunner {
+/// A host that is unreachable from the first command on, or from the second.
+class VanishingHost final : public HostRunner {
 public:
-    explicit VanishingHost(bool hears) : hears_(hears) {}
+    explicit VanishingHost(bool reachable) : reachable_(reachable) {}
     Task<net::SshResult> run(Context, resource::Node, HostCommand command) override {
-        if (hears_) *command.begun = true;
-        hears_ = false;
+        if (reachable_) *command.begun = true;
+        reachable_ = false;
         co_return Error{Code::unavailable, "no route to host"};
     }
 
 private:
-    bool hears_;
+    bool reachable_;
 };
 } // namespace
 
-CO_TEST(SshExecutor, AHostThatVanishedAfterItWasToldIsLostAndNotMerelyOutOfReach) {
+CO_TEST(SshExecutor, AHostThatVanishesAfterTheStartIsLostAndNotOnlyUnreachable) {
     Pool pool(1);
     auto attempt = attempt_on("vanished", body_of("command: [reboot]"));
     attempt.timeout = 1ms;
-    KeptOutput output;
-    VanishingHost told(true), never_told(false);
-    RemoteAttempts told_remote(told), never_told_remote(never_told);
-    auto lost = co_await ssh_executor(told_remote, pool, {})->start(ctx(), attempt, output);
-    auto away = co_await ssh_executor(never_told_remote, pool, {})->start(ctx(), attempt, output);
+    StoredOutput output;
+    VanishingHost vanishing(true), unreachable(false);
+    RemoteAttempts vanishing_remote(vanishing), unreachable_remote(unreachable);
+    auto lost = co_await ssh_executor(vanishing_remote, pool, {})->start(ctx(), attempt, output);
+    auto away = co_await ssh_executor(unreachable_remote, pool, {})->start(ctx(), attempt, output);
     CO_ASSERT_OK(lost);
     EXPECT_EQ(lost->ended, Outcome::Ended::lost); // or a retry would run it a second time
-    EXPECT_THAT(lost->words, HasSubstr("cannot be asked how it ended"));
+    EXPECT_THAT(lost->message, HasSubstr("cannot be asked for the outcome"));
     CO_ASSERT_OK(away);
     EXPECT_EQ(away->error, ErrorClass::connect);
 }
 
-CO_TEST(SshExecutor, WhatNeverBeganIsFencedOffAndBegunAnewByWhoAsked) {
+CO_TEST(SshExecutor, AnAttemptThatNeverStartedIsFencedAndStartedAgainByTheCaller) {
     CO_NEEDS_SSHD();
     Bench bench(loop);
-    KeptOutput output, late_output;
+    StoredOutput output, late_output;
     const auto attempt = attempt_on("never", body_of("command: [sh, -c, \"echo run >>$HOME/count\"]"));
     auto found = co_await bench.executor->reattach(ctx(), attempt, {}, output);
     RemoteAttempts old_remote(bench.runner); // a server that was away, and whose start arrives only now
@@ -265,21 +293,21 @@ CO_TEST(SshExecutor, WhatNeverBeganIsFencedOffAndBegunAnewByWhoAsked) {
     auto seen = co_await third->reattach(ctx(), attempt, {}, output);
     co_await bench.stop();
     CO_ASSERT_OK(found);
-    EXPECT_EQ(found->what, Reattached::What::never_began);
+    EXPECT_EQ(found->state, Reattached::State::not_started);
     CO_ASSERT_OK(late);
     EXPECT_EQ(late->error, ErrorClass::connect);
     EXPECT_EQ(after_late, "");
     CO_ASSERT_OK(begun);
     EXPECT_EQ(begun->ended, Outcome::Ended::succeeded);
     CO_ASSERT_OK(seen);
-    EXPECT_EQ(seen->what, Reattached::What::ended);
+    EXPECT_EQ(seen->state, Reattached::State::ended);
     EXPECT_EQ(bench.file("count"), "run\n");
 }
 
-CO_TEST(SshExecutor, CancelEndsAllOfIt) {
+CO_TEST(SshExecutor, CancelEndsTheWholeProcessGroup) {
     CO_NEEDS_SSHD();
     Bench bench(loop);
-    KeptOutput output;
+    StoredOutput output;
     const auto attempt = attempt_on("cancel", body_of("command: [sh, -c, \"sleep 300 & echo $!; exec sleep 300\"]"));
     std::optional<Result<Outcome>> ended;
     asio::co_spawn(loop, bench.executor->start(ctx(), attempt, output),
@@ -301,10 +329,10 @@ CO_TEST(SshExecutor, CancelEndsAllOfIt) {
     EXPECT_TRUE(line.empty() || line.find(") Z") != std::string::npos) << line;
 }
 
-CO_TEST(SshExecutor, WhatWasKilledOrRebootedIsLost) {
+CO_TEST(SshExecutor, AnAttemptThatWasKilledOrRebootedIsLost) {
     CO_NEEDS_SSHD();
     Bench bench(loop);
-    KeptOutput output, silent_output, rebooted_output;
+    StoredOutput output, silent_output, rebooted_output;
     auto killed = co_await bench.executor->start(
         ctx(), attempt_on("killed", body_of("command: [sh, -c, \"echo x; sleep 0.1; kill -9 0\"]")), output);
     auto silent =
@@ -331,14 +359,14 @@ CO_TEST(SshExecutor, WhatWasKilledOrRebootedIsLost) {
     CO_ASSERT_OK(silent);
     EXPECT_EQ(silent->ended, Outcome::Ended::lost);
     CO_ASSERT_OK(found);
-    EXPECT_EQ(found->what, Reattached::What::unknown);
-    EXPECT_THAT(found->words, HasSubstr("rebooted"));
+    EXPECT_EQ(found->state, Reattached::State::unknown);
+    EXPECT_THAT(found->message, HasSubstr("rebooted"));
 }
 
-CO_TEST(SshExecutor, AFileIsPushedWholeAndOnlyOnce) {
+CO_TEST(SshExecutor, AFileIsPushedAtomicallyAndOnlyOnce) {
     CO_NEEDS_SSHD();
     Bench bench(loop);
-    KeptOutput output;
+    StoredOutput output;
     std::string content(2'000'000, 'x');
     for (std::size_t i = 0; i < content.size(); i += 97) content[i] = "\n 'é\"$"[i % 7];
     auto attempt =
@@ -355,7 +383,7 @@ CO_TEST(SshExecutor, AFileIsPushedWholeAndOnlyOnce) {
     CO_ASSERT_OK(preview);
     EXPECT_EQ(preview->change, Outcome::Change::changed);
     CO_ASSERT_OK(first);
-    EXPECT_EQ(first->ended, Outcome::Ended::succeeded) << first->words << output.err;
+    EXPECT_EQ(first->ended, Outcome::Ended::succeeded) << first->message << output.err;
     EXPECT_EQ(first->change, Outcome::Change::changed);
     EXPECT_TRUE(bench.file("it's") == content);
     EXPECT_EQ(std::filesystem::status(bench.path("it's")).permissions(), std::filesystem::perms(0640));
@@ -369,10 +397,29 @@ CO_TEST(SshExecutor, AFileIsPushedWholeAndOnlyOnce) {
         EXPECT_THAT(entry.path().filename().string(), Not(HasSubstr(".orrery-")));
 }
 
-CO_TEST(SshExecutor, BlocksMakeItSoOnceAndSaySo) {
+CO_TEST(SshExecutor, ALineIsComparedAsText) {
     CO_NEEDS_SSHD();
     Bench bench(loop);
-    KeptOutput first_output, second_output, failed_output;
+    StoredOutput output;
+    std::ofstream(bench.path("list")) << "1.0\n1e3\n";
+    std::ofstream(bench.path("last")) << "a\n01\n";
+    auto ended = co_await bench.executor->start(
+        ctx(),
+        attempt_on("t1", body_of("blocks: [{line: {path: " + bench.path("list") + ", line: \"1\"}}, {line: {path: " +
+                                 bench.path("list") + ", line: \"1000\", state: absent}}, {line: {path: " + bench.path("last") +
+                                 ", line: \"1\", match: \"^0\"}}]")),
+        output);
+    co_await bench.stop();
+    CO_ASSERT_OK(ended);
+    EXPECT_EQ(ended->ended, Outcome::Ended::succeeded) << ended->message << output.err;
+    EXPECT_EQ(bench.file("list"), "1.0\n1e3\n1\n");
+    EXPECT_EQ(bench.file("last"), "a\n1\n");
+}
+
+CO_TEST(SshExecutor, BlocksChangeAFileOnceAndReportIt) {
+    CO_NEEDS_SSHD();
+    Bench bench(loop);
+    StoredOutput first_output, second_output, failed_output;
     const auto blocks = [&](const std::string& content) {
         return boost::json::object{
             {"blocks",
@@ -384,14 +431,14 @@ CO_TEST(SshExecutor, BlocksMakeItSoOnceAndSaySo) {
                  {"creates", bench.path("d/made")}}}},
               {{"package", {{"name", "coreutils"}}}}}}};
     };
-    auto attempt = attempt_on("b1", blocks("members {{ join(members, \",\") }}\npass ${secret.s.p}\n"));
+    auto attempt = attempt_on("b1", blocks("members {{ join(members, \",\") }}\npass canary-4711\n"));
     attempt.values = {{"members", {"10.0.0.1", "10.0.0.2"}}};
     attempt.secrets = {{"s.p", "canary-4711"}};
     auto before = co_await bench.executor->plan(ctx(), attempt);
     auto first = co_await bench.executor->start(ctx(), attempt, first_output);
     attempt.id = "b2";
     auto second = co_await bench.executor->start(ctx(), attempt, second_output);
-    attempt.body = blocks("other ${secret.s.p}\n");
+    attempt.body = blocks("other canary-4711\n");
     auto difference = co_await bench.executor->plan(ctx(), attempt);
     attempt.id = "b3";
     attempt.body =
@@ -402,7 +449,7 @@ CO_TEST(SshExecutor, BlocksMakeItSoOnceAndSaySo) {
     CO_ASSERT_OK(before);
     EXPECT_EQ(before->change, Outcome::Change::changed);
     CO_ASSERT_OK(first);
-    EXPECT_EQ(first->ended, Outcome::Ended::succeeded) << first->words << first_output.out << first_output.err;
+    EXPECT_EQ(first->ended, Outcome::Ended::succeeded) << first->message << first_output.out << first_output.err;
     EXPECT_EQ(first->change, Outcome::Change::changed);
     EXPECT_EQ(bench.file("d/conf"), "members 10.0.0.1,10.0.0.2\npass canary-4711\n");
     EXPECT_EQ(bench.file("d/list"), "a=2 \\ $x 'é\n");
@@ -414,21 +461,21 @@ CO_TEST(SshExecutor, BlocksMakeItSoOnceAndSaySo) {
     EXPECT_EQ(second->change, Outcome::Change::unchanged) << second_output.out;
     CO_ASSERT_OK(difference);
     CO_ASSERT(difference->differences.size() == 1);
-    // The content that is there may hold the secret's value of yesterday, which nobody can mask.
+    // The existing content may contain an earlier value of the secret, which cannot be masked.
     EXPECT_EQ(difference->differences[0].before, "(holds a secret: not shown)");
     EXPECT_EQ(difference->differences[0].after, "(holds a secret: not shown)");
     CO_ASSERT_OK(failed);
     EXPECT_EQ(failed->ended, Outcome::Ended::failed);
-    EXPECT_THAT(failed->words, HasSubstr("exit code 4"));
+    EXPECT_THAT(failed->message, HasSubstr("exit code 4"));
     EXPECT_THAT(failed_output.out, HasSubstr("| oh\n"));
     EXPECT_FALSE(std::filesystem::exists(bench.path("never")));
     EXPECT_EQ(none.error().code, Code::unsupported);
 }
 
-CO_TEST(SshExecutor, AHostThatCannotBeReachedIsSaidToBeSo) {
+CO_TEST(SshExecutor, AnUnreachableHostIsReported) {
     CO_NEEDS_SSHD();
     Bench bench(loop);
-    KeptOutput output;
+    StoredOutput output;
     bench.logins.target.port = 1;
     auto attempt = attempt_on("gone", body_of("command: [\"true\"]"));
     attempt.timeout = 1s;
@@ -442,11 +489,11 @@ CO_TEST(SshExecutor, AHostThatCannotBeReachedIsSaidToBeSo) {
     CO_ASSERT_OK(started);
     EXPECT_EQ(started->error, ErrorClass::connect);
     CO_ASSERT_OK(found);
-    EXPECT_EQ(found->what, Reattached::What::unknown);
+    EXPECT_EQ(found->state, Reattached::State::unknown);
     EXPECT_FALSE(cancelled.ok());
     CO_ASSERT_OK(changed);
     EXPECT_EQ(changed->error, ErrorClass::refused);
-    EXPECT_THAT(changed->words, HasSubstr("host key"));
+    EXPECT_THAT(changed->message, HasSubstr("host key"));
 }
 
 } // namespace orrery::drivers::ssh_executor_test

@@ -1,6 +1,7 @@
 #include "drivers/ssh/template.h"
 
 #include "core/text.h"
+#include "core/truncate.h"
 
 #include <fmt/format.h>
 
@@ -14,16 +15,16 @@ namespace json = boost::json;
 
 namespace {
 
-constexpr std::size_t most_rendered = 4u << 20;
+constexpr std::size_t max_rendered = 4u << 20;
 
 struct TemplatePart {
-    enum class What { text, value, loop, condition } what = What::text;
+    enum class Type { text, value, loop, condition } type = Type::text;
     std::string text;     // of a text; the path of the others
     std::string name;     // of a loop's variable; the separator of a join
     bool negated = false; // of a condition
     bool joined = false;  // of a value
     int line = 1;
-    std::vector<TemplatePart> body, otherwise;
+    std::vector<TemplatePart> body, else_body;
 };
 
 std::string_view trimmed(std::string_view text) {
@@ -50,11 +51,11 @@ public:
     }
 
 private:
-    Error wrong(std::string_view what) const {
-        return Error{Code::invalid, fmt::format("the template is wrong in line {}: {}", line_, what)};
+    Error wrong(std::string_view message) const {
+        return Error{Code::invalid, fmt::format("the template is wrong in line {}: {}", line_, message)};
     }
 
-    /// Until the end of the text, or an end word, which it gives back.
+    /// Until the end of the text, or an end tag, which it returns.
     Result<std::vector<TemplatePart>> parts_until(std::string& ended_by, int depth) {
         std::vector<TemplatePart> parts;
         if (depth > 20) return wrong("nested too deep");
@@ -64,7 +65,7 @@ private:
             if (at_ >= text_.size()) break;
             const bool value = text_[at_ + 1] == '{';
             const auto close = text_.find(value ? "}}" : "%}", at_ + 2);
-            if (close == std::string_view::npos) return wrong("what is opened here is not closed");
+            if (close == std::string_view::npos) return wrong("the tag is not closed");
             const auto inside = trimmed(text_.substr(at_ + 2, close - at_ - 2));
             const bool alone = !value && stands_alone(close + 2);
             TemplatePart part;
@@ -72,7 +73,7 @@ private:
             at_ = close + 2;
             if (alone) drop_line(parts);
             if (value) {
-                part.what = TemplatePart::What::value;
+                part.type = TemplatePart::Type::value;
                 TRY(std::ignore, read_value(inside, part));
                 parts.push_back(std::move(part));
                 continue;
@@ -95,7 +96,7 @@ private:
         parts.push_back(std::move(part));
     }
 
-    /// Is there nothing but this on its line?
+    /// Whether the tag is alone on its line.
     bool stands_alone(std::size_t after) const {
         auto before = at_;
         while (before > 0 && (text_[before - 1] == ' ' || text_[before - 1] == '\t')) --before;
@@ -105,7 +106,7 @@ private:
     void drop_line(std::vector<TemplatePart>& parts) {
         at_ = text_.find('\n', at_) + 1;
         ++line_;
-        if (parts.empty() || parts.back().what != TemplatePart::What::text) return;
+        if (parts.empty() || parts.back().type != TemplatePart::Type::text) return;
         auto& text = parts.back().text;
         while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.pop_back();
     }
@@ -121,7 +122,7 @@ private:
             part.joined = true;
             inside = trimmed(arguments.substr(0, comma));
         }
-        if (!is_path(inside)) return wrong(fmt::format("\"{}\" is not the name of a value", inside.substr(0, 60)));
+        if (!is_path(inside)) return wrong(fmt::format("\"{}\" is not the name of a value", truncate(inside, 60)));
         part.text = inside;
         return Unit{};
     }
@@ -132,7 +133,7 @@ private:
         if (inside.starts_with("for ")) {
             const auto in = inside.find(" in ");
             if (in == std::string_view::npos) return wrong("write it as in {% for x in list %}");
-            part.what = TemplatePart::What::loop;
+            part.type = TemplatePart::Type::loop;
             part.name = trimmed(inside.substr(4, in - 4));
             part.text = trimmed(inside.substr(in + 4));
             if (!is_path(part.name) || part.name.find('.') != std::string::npos || !is_path(part.text))
@@ -142,19 +143,19 @@ private:
             return Unit{};
         }
         if (!inside.starts_with("if "))
-            return wrong(fmt::format("\"{}\" is none of for, endfor, if, else, endif", inside.substr(0, 60)));
-        part.what = TemplatePart::What::condition;
+            return wrong(fmt::format("\"{}\" is not for, endfor, if, else or endif", truncate(inside, 60)));
+        part.type = TemplatePart::Type::condition;
         inside = trimmed(inside.substr(3));
         if (inside.starts_with("not ")) {
             part.negated = true;
             inside = trimmed(inside.substr(4));
         }
-        if (!is_path(inside)) return wrong(fmt::format("\"{}\" is not the name of a value", inside.substr(0, 60)));
+        if (!is_path(inside)) return wrong(fmt::format("\"{}\" is not the name of a value", truncate(inside, 60)));
         part.text = inside;
         TRY(part.body, parts_until(ended_by, depth + 1));
         if (ended_by == "else") {
             ended_by.clear();
-            TRY(part.otherwise, parts_until(ended_by, depth + 1));
+            TRY(part.else_body, parts_until(ended_by, depth + 1));
         }
         if (ended_by != "endif") return wrong(fmt::format("the if of line {} has no {{% endif %}}", begun));
         return Unit{};
@@ -181,7 +182,7 @@ private:
         for (auto at = scopes_.rbegin(); at != scopes_.rend() && value == nullptr; ++at)
             if (at->first == first) value = at->second;
         if (value == nullptr) {
-            // A whole name with dots in it wins over a way through objects.
+            // A name that contains dots has precedence over a path through objects.
             if (const auto* whole = values_->if_contains(path)) return whole;
             value = values_->if_contains(first);
         }
@@ -200,7 +201,7 @@ private:
         return value.is_null() ? "" : to_json_text(value);
     }
 
-    static bool counts(const json::value* value) {
+    static bool is_true(const json::value* value) {
         if (value == nullptr || value->is_null()) return false;
         if (const auto* yes = value->if_bool()) return *yes;
         if (const auto* text = value->if_string()) return !text->empty();
@@ -212,30 +213,30 @@ private:
     Result<Unit> all(const std::vector<TemplatePart>& parts) {
         for (const auto& part : parts) {
             TRY(std::ignore, one(part));
-            if (out_.size() > most_rendered) return Error{Code::too_large, "the template becomes longer than 4 MiB"};
+            if (out_.size() > max_rendered) return Error{Code::too_large, "the template becomes longer than 4 MiB"};
         }
         return Unit{};
     }
 
     Result<Unit> one(const TemplatePart& part) {
-        if (part.what == TemplatePart::What::text) {
+        if (part.type == TemplatePart::Type::text) {
             out_ += part.text;
             return Unit{};
         }
         const auto* value = find(part.text);
-        if (part.what == TemplatePart::What::condition) return all(counts(value) != part.negated ? part.body : part.otherwise);
+        if (part.type == TemplatePart::Type::condition) return all(is_true(value) != part.negated ? part.body : part.else_body);
         if (value == nullptr)
             return Error{Code::invalid,
                          fmt::format("the template names \"{}\" in line {}, and the task has no such value", part.text, part.line),
                          "give it under `with`"};
         const auto* list = value->if_array();
-        if (part.what == TemplatePart::What::value && !part.joined) {
+        if (part.type == TemplatePart::Type::value && !part.joined) {
             out_ += shown(*value);
             return Unit{};
         }
         if (list == nullptr)
             return Error{Code::invalid,
-                         fmt::format("the template takes \"{}\" in line {} for a list, and it is none", part.text, part.line)};
+                         fmt::format("the template needs a list in line {1}, and \"{0}\" is not a list", part.text, part.line)};
         for (std::size_t i = 0; i < list->size(); ++i) {
             if (part.joined) {
                 if (i > 0) out_ += part.name;

@@ -9,18 +9,18 @@
 
 namespace orrery::drivers {
 
-/// Renders a template with a task's values:
+/// Renders a template with the values of a task:
 ///
-///     {{ mysql.port }}                          a value; lists and objects as JSON. A value that is not there is an error
-///     {{ join(mysql.addresses, ",") }}          a list as one text
+///     {{ mysql.port }}                          a value; lists and objects as JSON. A missing value is an error
+///     {{ join(mysql.addresses, ",") }}          the items of a list, joined
 ///     {% for m in members %}...{{ m.address }}...{% endfor %}
-///     {% if tls %}...{% else %}...{% endif %}   absent, null, false, "", 0 and empty lists are not so; {% if not x %} turns it
-///     round
+///     {% if tls %}...{% else %}...{% endif %}   missing, null, false, "", 0 and empty lists are false; {% if not x %}
+///     negates
 ///
-/// A line that holds nothing but one {% %} vanishes. There is nothing else: no expressions, no access to anything but the values.
-/// `invalid` with the line where it is wrong.
+/// A line with nothing but one {% %} is removed. There are no expressions, and no access to anything but the values. `invalid`
+/// names the line.
 Result<std::string> render_template(std::string_view text, const boost::json::object& values);
-/// Is it well-formed? For checks at submission, where there are no values yet.
+/// Whether it is well-formed: for validation at submission, before values are known.
 Result<int> check_template(std::string_view text);
 
 } // namespace orrery::drivers

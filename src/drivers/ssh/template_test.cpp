@@ -15,7 +15,7 @@ std::string rendered(std::string_view text, std::string_view values) {
 }
 } // namespace
 
-TEST(Template, PutsValuesIn) {
+TEST(Template, InsertsValues) {
     EXPECT_EQ(rendered("port {{ mysql.port }}\n", R"({"mysql":{"port":3306}})"), "port 3306\n");
     EXPECT_EQ(rendered("{{a}}{{ b }}", R"({"a":"x","b":[1,"2"]})"), "x[1,\"2\"]");
     EXPECT_EQ(rendered("{{ mysql.addresses }}", R"({"mysql.addresses":"10.0.0.1"})"), "10.0.0.1");
@@ -36,14 +36,14 @@ TEST(Template, LoopsAndConditions) {
     EXPECT_EQ(rendered("{% if not a %}{% for x in l %}{{ x }}{% endfor %}{% endif %}", R"({"l":["1","2"]})"), "12");
 }
 
-TEST(Template, WhatIsWrongIsNamedWithItsLine) {
+TEST(Template, ErrorsNameTheirLine) {
     EXPECT_THAT(rendered("a\n{{ nothing }}", "{}"), HasSubstr("\"nothing\" in line 2"));
     EXPECT_THAT(rendered("a\n\n{{ x", "{}"), HasSubstr("line 3"));
     EXPECT_THAT(rendered("{% for x in l %}", R"({"l":[]})"), HasSubstr("endfor"));
     EXPECT_THAT(rendered("{% endif %}", "{}"), HasSubstr("ends nothing"));
-    EXPECT_THAT(rendered("{% include x %}", "{}"), HasSubstr("none of"));
+    EXPECT_THAT(rendered("{% include x %}", "{}"), HasSubstr("is not for, endfor, if, else or endif"));
     EXPECT_THAT(rendered("{{ 1 + 1 }}", "{}"), HasSubstr("not the name of a value"));
-    EXPECT_THAT(rendered("{% for x in l %}{% endfor %}", R"({"l":"text"})"), HasSubstr("for a list"));
+    EXPECT_THAT(rendered("{% for x in l %}{% endfor %}", R"({"l":"text"})"), HasSubstr("is not a list"));
     std::string deep;
     for (int i = 0; i < 1000; ++i) deep += "{% if a %}";
     EXPECT_THAT(rendered(deep, "{}"), HasSubstr("too deep"));
@@ -51,7 +51,7 @@ TEST(Template, WhatIsWrongIsNamedWithItsLine) {
     EXPECT_TRUE(check_template("{{ a.b }}").ok());
 }
 
-TEST(Template, GrowsNoFurtherThanItsLimit) {
+TEST(Template, OutputIsLimited) {
     EXPECT_THAT(rendered("{% for a in l %}{% for b in l %}{% for c in l %}{{ t }}{% endfor %}{% endfor %}{% endfor %}",
                          R"({"t":")" + std::string(1000, 'x') +
                              R"(","l":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25]})"),

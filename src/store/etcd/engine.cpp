@@ -3,12 +3,8 @@
 #include "core/ids.h"
 #include "core/log.h"
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/this_coro.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <fmt/format.h>
-
-#include <random>
 
 namespace orrery::store {
 
@@ -16,42 +12,12 @@ using namespace std::chrono_literals;
 
 namespace etcd {
 
-Task<Unit> RevisionGate::wait(Revision revision, SteadyTime until) {
-    if (reached_ >= revision) co_return Unit{};
-    if (closed_) co_return Error{Code::cancelled, "the store was closed"};
-    auto waiter = std::make_shared<Waiter>(Waiter{asio::steady_timer(executor_, until)});
-    auto place = waiting_.emplace(revision, waiter);
-    auto [error] = co_await waiter->timer.async_wait(asio::as_tuple(asio::use_awaitable));
-    if (waiter->told) {
-        if (reached_ >= revision) co_return Unit{};
-        co_return Error{Code::cancelled, "the store was closed"};
-    }
-    waiting_.erase(place);
-    if (error) co_return Error{Code::cancelled, "the wait was cancelled"};
-    co_return Error{Code::timeout, "the deadline passed"};
-}
-
-void RevisionGate::reached(Revision revision) {
-    reached_ = std::max(reached_, revision);
-    while (!waiting_.empty() && (closed_ || waiting_.begin()->first <= reached_)) {
-        auto waiter = std::move(waiting_.begin()->second);
-        waiting_.erase(waiting_.begin());
-        waiter->told = true;
-        waiter->timer.cancel();
-    }
-}
-
-void RevisionGate::close() {
-    closed_ = true;
-    reached(reached_);
-}
-
 Engine::Engine(asio::any_io_executor executor, EtcdOptions options, std::unique_ptr<Members> members)
     : executor_(executor),
       options_(std::move(options)),
       members_(std::move(members)),
       mirror_(executor, options_.mirror),
-      gate_(executor),
+      revision_waiters_(executor),
       changed_(executor),
       tasks_(executor),
       session_(random_id()) {}
@@ -62,209 +28,163 @@ Engine::~Engine() {
 
 Task<Unit> Engine::start(Context ctx) {
     const auto until = ctx.deadline().value_or(std::chrono::steady_clock::now() + 3 * options_.dial_timeout);
-    tasks_.spawn(feed());
+    tasks_.spawn(run_watch());
     while (!connected_) {
-        if (fatal_) co_return *fatal_;
+        if (fatal_error_) co_return *fatal_error_;
         auto waited = co_await changed_.wait(ctx.with_deadline(until));
         if (waited.ok()) continue;
         if (waited.error().code != Code::timeout) co_return waited.error();
         co_return Error{
             Code::unavailable,
-            fmt::format("no etcd member could serve in time ({})", lost_reason_.empty() ? "none answered" : lost_reason_),
-            "check that etcd runs, has a leader, and that the store's endpoints are right"};
+            fmt::format("no etcd member was available in time ({})", last_failure_.empty() ? "no response" : last_failure_),
+            "check that etcd is running and has a leader, and check the endpoints of the store"};
     }
-    tasks_.spawn(keep_session());
-    // Here rather than at the first write, so that writes take one revision after the other.
-    CO_TRY(auto bound, co_await fence_off(ctx.with_deadline(until), 0));
-    CO_TRY(std::ignore, co_await gate_.wait(bound, until));
+    tasks_.spawn(renew_session());
+    const auto begun = std::chrono::steady_clock::now();
+    // Create the session's key now instead of at the first write, so that the first writes have consecutive revisions.
+    CO_TRY(auto fenced_at, co_await fence(ctx.with_deadline(until), 0));
+    CO_TRY(std::ignore, co_await revision_waiters_.wait(fenced_at, until));
+    verified_at_ = begun;
+    tasks_.spawn(verify_copy());
     co_return Unit{};
 }
 
-SteadyTime Engine::until_of(const Context& ctx) const {
+SteadyTime Engine::deadline_of(const Context& ctx) const {
     return ctx.deadline() ? *ctx.deadline() : std::chrono::steady_clock::now() + options_.give_up;
 }
 
-bool Engine::out_of_patience() const {
-    if (stopping_ || fatal_) return true;
-    if (!lost_since_) return false;
-    return unreachable_.size() >= members_->size() || std::chrono::steady_clock::now() - *lost_since_ >= options_.patience;
+bool Engine::retries_exhausted() const {
+    if (stopping_ || fatal_error_) return true;
+    if (!unavailable_since_) return false;
+    return unreachable_.size() >= members_->size() || std::chrono::steady_clock::now() - *unavailable_since_ >= options_.retry_time;
 }
 
-Error Engine::lost_error(const Error& last) const {
-    if (fatal_) return *fatal_;
+Error Engine::unavailable_error(const Error& last) const {
+    if (fatal_error_) return *fatal_error_;
     if (stopping_) return Error{Code::unavailable, "the store is being closed"};
     if (last.code == Code::timeout) return last;
-    return Error{Code::unavailable, last.message, "check that etcd runs and has a leader; it is tried again all the time"};
+    return Error{Code::unavailable, last.message, "check that etcd is running and has a leader; orrery keeps retrying"};
 }
 
-void Engine::note_loss(const Error& why, bool unreachable) {
-    if (!lost_since_) lost_since_ = std::chrono::steady_clock::now();
-    lost_reason_ = why.message;
+void Engine::record_failure(const Error& why, bool unreachable) {
+    if (!unavailable_since_) unavailable_since_ = std::chrono::steady_clock::now();
+    last_failure_ = why.message;
     if (unreachable) unreachable_.insert(members_->address());
 }
 
-void Engine::note_success() {
-    heard_at_ = std::chrono::steady_clock::now();
+void Engine::record_success() {
+    last_response_at_ = std::chrono::steady_clock::now();
     if (!connected_) {
-        // Answers come, but the copy does not follow yet: what patience there is runs on.
+        // etcd responds but the watch is not connected yet: the outage continues.
         unreachable_.clear();
         return;
     }
-    lost_since_.reset();
+    unavailable_since_.reset();
     unreachable_.clear();
 }
 
-Task<Unit> Engine::settle(Context ctx, Revision revision) {
+Task<Unit> Engine::wait_for_revision(Context ctx, Revision revision, Duration grace) {
     if (mirror_.revision() >= revision) co_return Unit{};
-    const auto until = until_of(ctx);
+    const auto until = deadline_of(ctx);
     const auto now = std::chrono::steady_clock::now();
-    if (now >= strangers_until_) {
-        auto reached = co_await gate_.wait(revision, std::min(until, now + 50ms));
+    if (now >= foreign_writes_until_) {
+        auto reached = co_await revision_waiters_.wait(revision, std::min(until, now + grace));
         if (reached.ok() || reached.error().code != Code::timeout) co_return reached;
     }
-    // Either the watch is behind or the revision is a stranger's and will never come. A write of our own comes after both.
-    while (barrier_ < revision) {
-        if (barring_) {
+    // Either the watch is behind, or the revision belongs to a foreign key and never arrives. A barrier write arrives after both.
+    while (barrier_revision_ < revision) {
+        if (writing_barrier_) {
             CO_TRY(std::ignore, co_await changed_.wait(ctx.with_deadline(until)));
         } else {
-            CO_TRY(std::ignore, co_await raise_barrier(ctx));
+            CO_TRY(std::ignore, co_await write_barrier(ctx));
         }
     }
-    auto reached = co_await gate_.wait(revision, until);
+    auto reached = co_await revision_waiters_.wait(revision, until);
     if (!reached.ok() && reached.error().code == Code::timeout)
         co_return Error{Code::unavailable, fmt::format("this server's copy did not reach revision {} in time ({})", revision,
-                                                       lost_reason_.empty() ? "the watch is behind" : lost_reason_)};
+                                                       last_failure_.empty() ? "the watch is behind" : last_failure_)};
     co_return reached;
 }
 
-Task<Unit> Engine::raise_barrier(Context ctx) {
-    EngineTurn turn(barring_, changed_);
+Task<Unit> Engine::write_barrier(Context ctx) {
+    SingleFlight flight(writing_barrier_, changed_);
     pb::PutRequest request;
-    request.set_key(path(mark_key));
+    request.set_key(path(write_marker_key));
     request.set_value(session_ + ".0");
     ++counts_.barriers;
-    CO_TRY(auto response,
-           co_await ask<pb::PutRequest, pb::PutResponse>(ctx, std::move(request), [](Line& line, auto& c, auto done) {
-               line.kv->async()->Put(&c.context, &c.request, &c.response, std::move(done));
-           }));
-    barrier_ = std::max(barrier_, static_cast<Revision>(response.header().revision()));
+    CO_TRY(auto response, co_await call_with_retry<pb::PutRequest, pb::PutResponse>(
+                              ctx, std::move(request), [](MemberConnection& connection, auto& c, auto done) {
+                                  connection.kv->async()->Put(&c.context, &c.request, &c.response, std::move(done));
+                              }));
+    barrier_revision_ = std::max(barrier_revision_, static_cast<Revision>(response.header().revision()));
     co_return Unit{};
 }
 
 Task<Revision> Engine::catch_up(Context ctx) {
     if (closing_) co_return Error{Code::unavailable, "the store is being closed"};
-    Visit visit(*this);
-    // Only a read that starts from here on has seen all that was acknowledged before.
+    ActiveCall active(*this);
+    CO_TRY(const auto revision, co_await cluster_revision(ctx));
+    CO_TRY(std::ignore, co_await wait_for_revision(ctx, revision));
+    co_return mirror_.revision();
+}
+
+Task<Revision> Engine::cluster_revision(Context ctx) {
+    // Only a read that starts after this call has every write that was acknowledged before it.
     const auto wanted = reads_started_ + 1;
     while (reads_done_ < wanted) {
-        if (fatal_) co_return *fatal_;
-        if (!connected_ && out_of_patience()) co_return lost_error(Error{Code::unavailable, lost_reason_});
+        if (fatal_error_) co_return *fatal_error_;
+        if (!connected_ && retries_exhausted()) co_return unavailable_error(Error{Code::unavailable, last_failure_});
         if (reading_) {
             CO_TRY(std::ignore, co_await changed_.wait(ctx));
             continue;
         }
-        EngineTurn turn(reading_, changed_);
+        SingleFlight flight(reading_, changed_);
         const auto number = ++reads_started_;
         pb::RangeRequest request;
         request.set_key(path(identity_key));
         request.set_count_only(true);
-        CO_TRY(auto response,
-               co_await ask<pb::RangeRequest, pb::RangeResponse>(ctx, std::move(request), [](Line& line, auto& c, auto done) {
-                   line.kv->async()->Range(&c.context, &c.request, &c.response, std::move(done));
-               }));
+        CO_TRY(auto response, co_await call_with_retry<pb::RangeRequest, pb::RangeResponse>(
+                                  ctx, std::move(request), [](MemberConnection& connection, auto& c, auto done) {
+                                      connection.kv->async()->Range(&c.context, &c.request, &c.response, std::move(done));
+                                  }));
         read_revision_ = std::max(read_revision_, static_cast<Revision>(response.header().revision()));
         reads_done_ = std::max(reads_done_, number);
     }
-    CO_TRY(std::ignore, co_await settle(ctx, read_revision_));
-    co_return mirror_.revision();
+    co_return read_revision_;
 }
 
 Task<Unit> Engine::compact(Context ctx, Revision revision) {
     if (revision > mirror_.revision())
         co_return Error{Code::invalid,
-                        fmt::format("revision {} is not there yet, the store is at {}", revision, mirror_.revision())};
+                        fmt::format("revision {} is in the future, the store is at {}", revision, mirror_.revision())};
     if (revision <= 0) co_return Unit{};
     if (closing_) co_return Error{Code::unavailable, "the store is being closed"};
-    Visit visit(*this);
+    ActiveCall active(*this);
     pb::CompactionRequest request;
     request.set_revision(revision);
-    auto done =
-        co_await ask<pb::CompactionRequest, pb::CompactionResponse>(ctx, std::move(request), [](Line& line, auto& c, auto finish) {
-            line.kv->async()->Compact(&c.context, &c.request, &c.response, std::move(finish));
+    auto done = co_await call_with_retry<pb::CompactionRequest, pb::CompactionResponse>(
+        ctx, std::move(request), [](MemberConnection& connection, auto& c, auto finish) {
+            connection.kv->async()->Compact(&c.context, &c.request, &c.response, std::move(finish));
         });
-    // Compacted already, by another server or by the attempt before this one.
+    // Already compacted, by another server or by the previous attempt.
     if (!done.ok() && done.error().code != Code::compacted) co_return done.error();
     mirror_.compact(revision);
     co_return Unit{};
 }
 
-Task<LeaseId> Engine::grant(Context ctx, Duration ttl) {
-    if (closing_) co_return Error{Code::unavailable, "the store is being closed"};
-    Visit visit(*this);
-    co_return co_await grant_lease(ctx, ttl);
-}
-
-Task<LeaseId> Engine::grant_lease(Context ctx, Duration ttl) {
-    if (ttl <= Duration::zero()) co_return Error{Code::invalid, "a lease must last longer than nothing"};
-    // We choose the number, so that a second attempt finds what the first one made.
-    static std::mt19937_64 random{std::random_device{}()};
-    pb::LeaseGrantRequest request;
-    request.set_id(static_cast<LeaseId>(random() >> 1) | 1);
-    request.set_ttl(std::chrono::ceil<std::chrono::seconds>(ttl).count());
-    const LeaseId lease = request.id();
-    auto granted =
-        co_await ask<pb::LeaseGrantRequest, pb::LeaseGrantResponse>(ctx, std::move(request), [](Line& line, auto& c, auto done) {
-            line.lease->async()->LeaseGrant(&c.context, &c.request, &c.response, std::move(done));
-        });
-    if (!granted.ok() && granted.error().code != Code::conflict) co_return granted.error();
-    co_return lease;
-}
-
-Task<Unit> Engine::keep_alive(Context ctx, LeaseId lease) {
-    if (closing_) co_return Error{Code::unavailable, "the store is being closed"};
-    Visit visit(*this);
-    co_return co_await renew_lease(ctx, lease);
-}
-
-Task<Unit> Engine::renew_lease(Context ctx, LeaseId lease) {
-    pb::LeaseKeepAliveRequest request;
-    request.set_id(lease);
-    CO_TRY(auto response, co_await ask<pb::LeaseKeepAliveRequest, pb::LeaseKeepAliveResponse>(
-                              ctx, std::move(request), [](Line& line, auto& c, auto done) {
-                                  line.lease->async()->LeaseKeepAlive(&c.context, &c.request, &c.response, std::move(done));
-                              }));
-    if (response.ttl() <= 0) co_return Error{Code::not_found, fmt::format("the lease {:x} has expired or was revoked", lease)};
-    co_return Unit{};
-}
-
-Task<Unit> Engine::revoke(Context ctx, LeaseId lease) {
-    if (closing_) co_return Error{Code::unavailable, "the store is being closed"};
-    Visit visit(*this);
-    co_return co_await revoke_lease(ctx, lease);
-}
-
-Task<Unit> Engine::revoke_lease(Context ctx, LeaseId lease) {
-    pb::LeaseRevokeRequest request;
-    request.set_id(lease);
-    auto revoked =
-        co_await ask<pb::LeaseRevokeRequest, pb::LeaseRevokeResponse>(ctx, std::move(request), [](Line& line, auto& c, auto done) {
-            line.lease->async()->LeaseRevoke(&c.context, &c.request, &c.response, std::move(done));
-        });
-    if (!revoked.ok()) {
-        if (revoked.error().code == Code::not_found)
-            co_return Error{Code::not_found, fmt::format("the lease {:x} has expired or was revoked", lease)};
-        co_return revoked.error();
-    }
-    // Its keys are gone when this returns, in our copy too.
-    co_return co_await settle(ctx, revoked->header().revision());
-}
-
 Result<Unit> Engine::health() const {
-    if (fatal_) return *fatal_;
+    if (fatal_error_) return *fatal_error_;
     if (stopping_) return Error{Code::unavailable, "the store is being closed"};
-    if (connected_) return Unit{};
-    return Error{Code::unavailable, fmt::format("etcd is out of reach ({})", lost_reason_),
-                 fmt::format("reads go on at revision {}; check that etcd runs and has a leader", mirror_.revision())};
+    const auto remedy = [this] {
+        return fmt::format("reads continue at revision {}; check that etcd is running and has a leader", mirror_.revision());
+    };
+    if (!connected_) return Error{Code::unavailable, fmt::format("etcd is unreachable ({})", last_failure_), remedy()};
+    if (const auto age = copy_age(); age > options_.stale_after)
+        return Error{Code::unavailable,
+                     fmt::format("this server's copy of the store is stale: it was last verified {} s ago",
+                                 std::chrono::duration_cast<std::chrono::seconds>(age).count()),
+                     remedy()};
+    return Unit{};
 }
 
 std::vector<std::pair<std::string, double>> Engine::metrics() const {
@@ -275,17 +195,19 @@ std::vector<std::pair<std::string, double>> Engine::metrics() const {
                            {"etcd_failovers_total", counts_.failovers},
                            {"etcd_lists_total", counts_.lists},
                            {"etcd_fences_total", counts_.fences},
-                           {"etcd_lost_answers_resolved_total", counts_.resolved},
+                           {"etcd_lost_responses_resolved_total", counts_.resolved},
                            {"etcd_barriers_total", counts_.barriers},
-                           {"etcd_writes_underway", static_cast<double>(underway_.size())}});
+                           {"etcd_watch_stalls_total", counts_.stalls},
+                           {"copy_age_seconds", std::chrono::duration<double>(copy_age()).count()},
+                           {"etcd_writes_pending", static_cast<double>(pending_writes_.size())}});
     return all;
 }
 
 asio::awaitable<void> Engine::stop() {
-    // What was accepted may finish; what comes now is refused.
+    // Accepted calls may finish; new calls are refused.
     closing_ = true;
     const auto ctx = Context::background().with_timeout(5s);
-    while (visits_ > 0) {
+    while (active_calls_ > 0) {
         auto waited = co_await changed_.wait(ctx);
         if (!waited.ok()) break;
     }
@@ -294,10 +216,10 @@ asio::awaitable<void> Engine::stop() {
     stopping_ = true;
     mirror_.close(Error{Code::cancelled, "the store was closed"});
     if (stream_) stream_->cancel();
-    for (auto* call : calls_) call->TryCancel();
+    for (auto* call : grpc_calls_) call->TryCancel();
     changed_.notify_all();
-    gate_.close();
-    while (visits_ > 0) std::ignore = co_await changed_.wait(Context::background());
+    revision_waiters_.close();
+    while (active_calls_ > 0) std::ignore = co_await changed_.wait(Context::background());
     co_await tasks_.stop();
 }
 
@@ -307,12 +229,12 @@ Task<std::unique_ptr<Store>> open_etcd(Context ctx, asio::any_io_executor execut
     if (options.prefix.empty() || options.prefix.back() != '/') options.prefix += '/';
     CO_TRY(auto members, etcd::Members::make(options));
     auto engine = std::make_unique<etcd::Engine>(executor, std::move(options), std::move(members));
-    // The engine must be stopped also when the caller is cancelled meanwhile, so nothing may throw here.
-    const bool throwing = co_await asio::this_coro::throw_if_cancelled();
+    // The engine must be stopped even if the caller is cancelled, so a cancellation must not throw here.
+    const bool throws = co_await asio::this_coro::throw_if_cancelled();
     co_await asio::this_coro::throw_if_cancelled(false);
     auto started = co_await engine->start(ctx);
     if (!started.ok()) co_await engine->stop();
-    co_await asio::this_coro::throw_if_cancelled(throwing);
+    co_await asio::this_coro::throw_if_cancelled(throws);
     if (!started.ok()) co_return started.error();
     co_return std::unique_ptr<Store>(std::move(engine));
 }

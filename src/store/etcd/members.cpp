@@ -14,8 +14,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr std::size_t request_lines = 2;
-constexpr int largest_answer = 256 << 20;
+constexpr std::size_t request_connections = 2;
+constexpr int max_response_size = 256 << 20;
 
 Result<std::string> read_credential(const std::filesystem::path& path) {
     std::ifstream file(path, std::ios::binary);
@@ -28,31 +28,33 @@ Result<std::string> read_credential(const std::filesystem::path& path) {
 grpc::ChannelArguments channel_arguments() {
     grpc::ChannelArguments arguments;
     arguments.SetInt("grpc.enable_http_proxy", 0);
-    arguments.SetInt("grpc.use_local_subchannel_pool", 1); // else all lines to one member would share one connection
-    arguments.SetInt("grpc.enable_retries", 0);            // what is tried again is decided here
+    arguments.SetInt("grpc.use_local_subchannel_pool", 1); // otherwise all channels to one member would share one connection
+    arguments.SetInt("grpc.enable_retries", 0);            // the engine decides about retries
     arguments.SetInt("grpc.keepalive_time_ms", 10'000);    // etcd refuses less than 5 s
     arguments.SetInt("grpc.keepalive_timeout_ms", 5'000);
+    arguments.SetInt("grpc.http2.max_pings_without_data", 0); // otherwise pings stop on a watch that only receives
     arguments.SetInt("grpc.initial_reconnect_backoff_ms", 100);
     arguments.SetInt("grpc.min_reconnect_backoff_ms", 1'000);
     arguments.SetInt("grpc.max_reconnect_backoff_ms", 1'000);
-    arguments.SetMaxReceiveMessageSize(largest_answer);
+    arguments.SetMaxReceiveMessageSize(max_response_size);
     arguments.SetMaxSendMessageSize(-1);
     return arguments;
 }
 
 } // namespace
 
-Line::Line(const std::shared_ptr<grpc::Channel>& channel)
+MemberConnection::MemberConnection(const std::shared_ptr<grpc::Channel>& channel)
     : kv(pb::KV::NewStub(channel)),
       watch(pb::Watch::NewStub(channel)),
       lease(pb::Lease::NewStub(channel)),
       auth(pb::Auth::NewStub(channel)) {}
 
 Result<std::unique_ptr<Members>> Members::make(const EtcdOptions& options) {
-    // Read by gRPC when it starts, which is at the first channel. Child processes are made by posix_spawn and exec at once.
+    // gRPC reads this at the first channel. Fork support is not needed: child processes are created with posix_spawn.
     ::setenv("GRPC_ENABLE_FORK_SUPPORT", "0", 0);
     auto members = std::unique_ptr<Members>(new Members);
     if (options.endpoints.empty()) return Error{Code::invalid, "no etcd endpoint is given"};
+    TRY(std::ignore, check_etcd_plaintext(options));
     if (options.tls) {
         grpc::SslCredentialsOptions tls;
         if (!options.ca.empty()) {
@@ -75,23 +77,27 @@ Result<std::unique_ptr<Members>> Members::make(const EtcdOptions& options) {
     return members;
 }
 
-std::shared_ptr<Line> Members::connect(const std::string& address) const {
-    return std::make_shared<Line>(grpc::CreateCustomChannel(address, credentials_, channel_arguments()));
+std::shared_ptr<MemberConnection> Members::connect(const std::string& address) const {
+    return std::make_shared<MemberConnection>(grpc::CreateCustomChannel(address, credentials_, channel_arguments()));
 }
 
-void Members::leave(std::uint64_t generation) {
+void Members::switch_member(std::uint64_t generation) {
     if (generation != generation_) return;
     ++generation_;
+    // A later return to this member must not reuse a dead connection. Calls in progress keep theirs until they end.
+    auto& previous = members_[current_];
+    previous.requests.clear();
+    previous.watch.reset();
     current_ = (current_ + 1) % members_.size();
 }
 
-std::shared_ptr<Line> Members::request_line() {
+std::shared_ptr<MemberConnection> Members::request_connection() {
     auto& member = members_[current_];
-    while (member.requests.size() < request_lines) member.requests.push_back(connect(member.address));
-    return member.requests[++turn_ % request_lines];
+    while (member.requests.size() < request_connections) member.requests.push_back(connect(member.address));
+    return member.requests[++next_request_connection_ % request_connections];
 }
 
-std::shared_ptr<Line> Members::watch_line() {
+std::shared_ptr<MemberConnection> Members::watch_connection() {
     auto& member = members_[current_];
     if (!member.watch) member.watch = connect(member.address);
     return member.watch;
@@ -104,18 +110,18 @@ void Members::prepare(grpc::ClientContext& context) const {
 
 Task<Unit> Members::log_in(Context ctx) {
     if (user_.empty()) co_return Unit{};
-    auto line = request_line();
+    auto connection = request_connection();
     const auto member = address();
     auto call = std::make_shared<net::GrpcCall<pb::AuthenticateRequest, pb::AuthenticateResponse>>();
     call->request.set_name(user_);
     call->request.set_password(password_);
     if (ctx.deadline()) net::set_deadline(call->context, *ctx.deadline());
-    auto status = co_await net::unary(call, [line](auto& c, auto done) {
-        line->auth->async()->Authenticate(&c.context, &c.request, &c.response, std::move(done));
+    auto status = co_await net::unary(call, [connection](auto& c, auto done) {
+        connection->auth->async()->Authenticate(&c.context, &c.request, &c.response, std::move(done));
     });
     if (!status.ok()) {
-        auto outcome = judge(status, member);
-        if (outcome.what == Outcome::What::refused)
+        auto outcome = classify_status(status, member);
+        if (outcome.status == CallOutcome::Status::refused)
             co_return Error{Code::unauthenticated,
                             fmt::format("etcd at {} refuses user {}: {}", member, user_, status.error_message()),
                             "check the user and the password file of the store"};
@@ -125,46 +131,46 @@ Task<Unit> Members::log_in(Context ctx) {
     co_return Unit{};
 }
 
-Outcome judge(const grpc::Status& status, const std::string& address) {
-    using What = Outcome::What;
+CallOutcome classify_status(const grpc::Status& status, const std::string& address) {
+    using Status = CallOutcome::Status;
     if (status.ok()) return {};
     const std::string& text = status.error_message();
-    const auto says = [&text](std::string_view part) { return text.find(part) != std::string::npos; };
-    const auto sentence = [&] { return fmt::format("etcd at {}: {}", address, text.empty() ? "no reason given" : text); };
+    const auto contains = [&text](std::string_view part) { return text.find(part) != std::string::npos; };
+    const auto message = [&] { return fmt::format("etcd at {}: {}", address, text.empty() ? "no reason given" : text); };
     switch (status.error_code()) {
     case grpc::StatusCode::INVALID_ARGUMENT:
-        return {What::refused, Error{says("too large") ? Code::too_large : Code::invalid, sentence()}};
+        return {Status::refused, Error{contains("too large") ? Code::too_large : Code::invalid, message()}};
     case grpc::StatusCode::OUT_OF_RANGE:
-        return {What::refused, Error{says("compacted") ? Code::compacted : Code::invalid, sentence()}};
-    case grpc::StatusCode::NOT_FOUND: return {What::refused, Error{Code::not_found, sentence()}};
+        return {Status::refused, Error{contains("compacted") ? Code::compacted : Code::invalid, message()}};
+    case grpc::StatusCode::NOT_FOUND: return {Status::refused, Error{Code::not_found, message()}};
     case grpc::StatusCode::PERMISSION_DENIED:
-        return {What::refused,
-                Error{Code::denied, sentence(), "give the store's etcd user a role that may read and write below the prefix"}};
-    case grpc::StatusCode::FAILED_PRECONDITION: return {What::refused, Error{Code::conflict, sentence()}};
-    case grpc::StatusCode::UNAUTHENTICATED: return {What::not_done, Error{Code::unauthenticated, sentence()}, false, false, true};
+        return {Status::refused,
+                Error{Code::denied, message(), "give the store's etcd user a role that may read and write below the prefix"}};
+    case grpc::StatusCode::FAILED_PRECONDITION: return {Status::refused, Error{Code::conflict, message()}};
+    case grpc::StatusCode::UNAUTHENTICATED: return {Status::not_done, Error{Code::unauthenticated, message()}, false, false, true};
     case grpc::StatusCode::RESOURCE_EXHAUSTED:
-        if (says("space exceeded"))
-            return {What::refused,
-                    Error{Code::no_space, sentence(), "compact and defragment etcd, or raise its quota, then disarm its alarm"}};
-        if (says("too many requests")) return {What::not_done, Error{Code::unavailable, sentence()}};
-        if (says("larger than max")) return {What::unknown, Error{Code::too_large, sentence()}};
-        return {What::unknown, Error{Code::unavailable, sentence()}};
+        if (contains("space exceeded"))
+            return {Status::refused,
+                    Error{Code::no_space, message(), "compact and defragment etcd, or raise its quota, then disarm its alarm"}};
+        if (contains("too many requests")) return {Status::not_done, Error{Code::unavailable, message()}};
+        if (contains("larger than max")) return {Status::unknown, Error{Code::too_large, message()}};
+        return {Status::unknown, Error{Code::unavailable, message()}};
     case grpc::StatusCode::UNAVAILABLE:
-        if (says("etcdserver: no leader")) return {What::not_done, Error{Code::unavailable, sentence()}, true};
-        if (says("failed to connect to all addresses")) {
-            // gRPC wraps the reason in several layers, each with the address; the innermost is what a reader needs.
+        if (contains("etcdserver: no leader")) return {Status::not_done, Error{Code::unavailable, message()}, true};
+        if (contains("failed to connect to all addresses")) {
+            // gRPC wraps the reason in several layers, each with the address; report the innermost.
             constexpr std::string_view layer = "Failed to connect to remote host: ";
             const auto at = text.rfind(layer);
             const auto reason = at == std::string::npos ? text : text.substr(at + layer.size());
-            return {What::not_done, Error{Code::unavailable, fmt::format("etcd at {} cannot be reached: {}", address, reason)},
+            return {Status::not_done, Error{Code::unavailable, fmt::format("etcd at {} cannot be reached: {}", address, reason)},
                     true, true};
         }
-        if (says("etcdserver:") && !says("stopped")) return {What::unknown, Error{Code::unavailable, sentence()}};
-        return {What::unknown, Error{Code::unavailable, sentence()}, true};
+        if (contains("etcdserver:") && !contains("stopped")) return {Status::unknown, Error{Code::unavailable, message()}};
+        return {Status::unknown, Error{Code::unavailable, message()}, true};
     case grpc::StatusCode::DEADLINE_EXCEEDED:
-        return {What::unknown, Error{Code::timeout, fmt::format("etcd at {} did not answer in time", address)}, true};
-    case grpc::StatusCode::CANCELLED: return {What::unknown, Error{Code::cancelled, "the call was cancelled"}};
-    default: return {What::unknown, Error{Code::unavailable, sentence()}};
+        return {Status::unknown, Error{Code::timeout, fmt::format("etcd at {} did not answer in time", address)}, true};
+    case grpc::StatusCode::CANCELLED: return {Status::unknown, Error{Code::cancelled, "the call was cancelled"}};
+    default: return {Status::unknown, Error{Code::unavailable, message()}};
     }
 }
 

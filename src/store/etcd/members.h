@@ -18,68 +18,70 @@ namespace orrery::store::etcd {
 
 namespace pb = etcdserverpb;
 
-/// One connection to one member.
-struct Line {
-    explicit Line(const std::shared_ptr<grpc::Channel>& channel);
+/// One gRPC connection to one member.
+struct MemberConnection {
+    explicit MemberConnection(const std::shared_ptr<grpc::Channel>& channel);
     std::unique_ptr<pb::KV::Stub> kv;
     std::unique_ptr<pb::Watch::Stub> watch;
     std::unique_ptr<pb::Lease::Stub> lease;
     std::unique_ptr<pb::Auth::Stub> auth;
 };
 
-/// The members of the cluster, one of which is in use. Belongs to the loop thread.
+/// The members of the cluster, one of which is the current one. Loop thread only.
 class Members {
 public:
-    /// `invalid` names the file that cannot be used.
+    /// `invalid`: a certificate, key or password file is unusable; the message names it.
     static Result<std::unique_ptr<Members>> make(const EtcdOptions& options);
 
     std::size_t size() const { return members_.size(); }
     const std::string& address() const { return members_[current_].address; }
-    /// Which choice of member this is; grows with each move.
+    /// Incremented by each change of the current member.
     std::uint64_t generation() const { return generation_; }
-    /// Moves to the next member, unless that was done since `generation`.
-    void leave(std::uint64_t generation);
+    /// Abandons the connections to the current member and switches to the next, unless that happened since `generation`. With a
+    /// single member this opens new connections to it.
+    void switch_member(std::uint64_t generation);
 
-    /// For requests: several connections in turn, since one is served by one thread at a time on both sides.
-    std::shared_ptr<Line> request_line();
-    /// For the watch: a connection of its own, so that no large answer stands in its way.
-    std::shared_ptr<Line> watch_line();
+    /// A connection for requests. Round-robin over several, because each is served by one thread at a time on both sides.
+    std::shared_ptr<MemberConnection> request_connection();
+    /// The connection for the watch, separate so that large responses do not delay it.
+    std::shared_ptr<MemberConnection> watch_connection();
 
-    /// What every call carries: the login, and that a member without a leader shall refuse rather than wait.
+    /// Adds the metadata of every call: the auth token, and "hasleader", which makes a member without a leader refuse instead of
+    /// wait.
     void prepare(grpc::ClientContext& context) const;
-    /// Logs in, where a user is set. `unauthenticated` when etcd refuses.
+    /// Logs in if a user is configured. `unauthenticated`: etcd refuses the user.
     Task<Unit> log_in(Context ctx);
 
 private:
     struct Member {
         std::string address;
-        std::vector<std::shared_ptr<Line>> requests;
-        std::shared_ptr<Line> watch;
+        std::vector<std::shared_ptr<MemberConnection>> requests;
+        std::shared_ptr<MemberConnection> watch;
     };
     Members() = default;
-    std::shared_ptr<Line> connect(const std::string& address) const;
+    std::shared_ptr<MemberConnection> connect(const std::string& address) const;
 
     std::vector<Member> members_;
-    std::size_t current_ = 0, turn_ = 0;
+    std::size_t current_ = 0, next_request_connection_ = 0;
     std::uint64_t generation_ = 1;
     std::shared_ptr<grpc::ChannelCredentials> credentials_;
     std::string user_, password_, token_;
 };
 
-/// How a call ended, seen by what may be done next.
-struct Outcome {
-    enum class What {
+/// The result of a call, classified by what the caller may do next.
+struct CallOutcome {
+    enum class Status {
         done,
-        refused,  ///< etcd's last word: not done, and asking again is of no use
-        not_done, ///< surely not done; another member, or the same one later, may do it
-        unknown,  ///< sent, and nobody can say
+        refused,  ///< not done, and a retry is useless
+        not_done, ///< not done; may be retried, here or on another member
+        unknown,  ///< sent; may or may not have been done
     };
-    What what = What::done;
+    Status status = Status::done;
     Error error;
-    bool member_at_fault = false; ///< another member may do better
-    bool unreachable = false;     ///< there was no connection to it at all
+    bool is_member_fault = false; ///< another member may succeed
+    bool unreachable = false;     ///< no connection could be opened
     bool log_in_again = false;
 };
-Outcome judge(const grpc::Status& status, const std::string& address);
+CallOutcome classify_status(const grpc::Status& status, const std::string& address);
 
 } // namespace orrery::store::etcd

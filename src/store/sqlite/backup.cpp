@@ -1,8 +1,9 @@
 #include "store/sqlite/backup.h"
 
 #include "core/ids.h"
-#include "store/sqlite/engine.h"
-#include "store/sqlite/format.h"
+#include "store/sqlite/file_contents.h"
+#include "store/sqlite/file_lock.h"
+#include "store/sqlite/sqlite_engine.h"
 
 #include <fmt/format.h>
 #include <sqlite3.h>
@@ -15,16 +16,18 @@ namespace orrery::store {
 
 namespace {
 
-constexpr int pages_at_a_time = 1024;
+constexpr int pages_per_step = 1024;
+constexpr const char* restoring_suffix = ".restoring"; ///< the copy of the backup, until it becomes the store
+constexpr const char* replaced_suffix = ".replaced";   ///< the previous store, until the copy has replaced it
 
 void remove_database(const std::string& path) {
     for (const auto* suffix : {"", "-journal", "-wal", "-shm"}) ::unlink((path + suffix).c_str());
 }
 
-/// Copies a whole database as one reader sees it, however long that takes and whatever others write.
+/// Copies a whole database from one read snapshot, independent of concurrent writes.
 Result<Unit> copy_database(Context ctx, const std::string& from, const std::string& to) {
     TRY(auto source, Database::open(from, Database::Mode::read_only));
-    // The transaction holds the snapshot; without it the copy would begin anew whenever somebody writes.
+    // The transaction holds the snapshot. Without it, each concurrent write would restart the copy.
     TRY(std::ignore, source.run("BEGIN"));
     TRY(std::ignore, source.number("SELECT count(*) FROM meta"));
     remove_database(to);
@@ -37,17 +40,17 @@ Result<Unit> copy_database(Context ctx, const std::string& from, const std::stri
     int stepped = SQLITE_OK;
     bool late = false;
     while (stepped == SQLITE_OK && !late) {
-        stepped = sqlite3_backup_step(copy, pages_at_a_time);
+        stepped = sqlite3_backup_step(copy, pages_per_step);
         late = ctx.deadline() && *ctx.deadline() < std::chrono::steady_clock::now();
     }
     if (sqlite3_backup_finish(copy) != SQLITE_OK) return target.last_error(fmt::format("cannot copy to {}", to));
     if (late && stepped != SQLITE_DONE) return Error{Code::timeout, "the deadline passed before the copy was finished"};
-    // One file, without a log beside it.
+    // One file, without a write-ahead log.
     return target.run("PRAGMA journal_mode=DELETE");
 }
 
 Result<Revision> last_revision(Database& database) {
-    TRY(const auto meta, read_meta(database));
+    TRY(const auto meta, read_metadata(database));
     TRY(const auto seq, database.number("SELECT ifnull(max(seq), 0) FROM log"));
     return std::max(meta.compacted, revision_of(seq));
 }
@@ -68,9 +71,9 @@ Result<Revision> make_backup(Context ctx, const std::string& from, const std::st
     return revision;
 }
 
-Verified verified_of(const FileContents& contents) {
-    Verified verified{contents.meta.identity, contents.revision,     contents.meta.compacted, 0,
-                      contents.leases.size(), contents.meta.moved_to};
+StoreFileSummary summarize(const FileContents& contents) {
+    StoreFileSummary verified{contents.meta.identity, contents.revision,        contents.meta.compacted, 0,
+                              contents.leases.size(), contents.meta.migrated_to};
     std::unordered_set<std::string_view> keys;
     for (const auto& record : contents.records) keys.insert(record->key);
     for (const auto& event : contents.changes) {
@@ -83,7 +86,7 @@ Verified verified_of(const FileContents& contents) {
     return verified;
 }
 
-/// Gives a copy a name of its own, so that nobody takes its revisions for those of the store it was copied from.
+/// Gives a copy a new identity, so that its revisions are not confused with those of the original store.
 Result<Unit> rename_store(const std::string& path, const std::string& identity) {
     TRY(auto database, Database::open(path, Database::Mode::read_write));
     TRY(std::ignore, database.run("PRAGMA synchronous=FULL"));
@@ -93,12 +96,13 @@ Result<Unit> rename_store(const std::string& path, const std::string& identity) 
             .c_str());
 }
 
-/// Out of the way, but there until the new one stands.
-Result<Unit> set_aside(const std::string& path, const std::string& aside) {
-    remove_database(aside);
+/// Renames the existing store. It is deleted when the new one is in place.
+Result<Unit> rename_existing(const std::string& path, const std::string& replaced) {
+    // If only the log exists, an interrupted restore has already renamed the store.
+    if (std::filesystem::exists(path)) remove_database(replaced);
     for (const auto* suffix : {"", "-wal"})
         if (std::filesystem::exists(path + suffix)) {
-            TRY(std::ignore, rename_durably(path + suffix, aside + suffix));
+            TRY(std::ignore, rename_durably(path + suffix, replaced + suffix));
         }
     ::unlink((path + "-shm").c_str());
     return Unit{};
@@ -108,8 +112,7 @@ Result<Unit> set_aside(const std::string& path, const std::string& aside) {
 
 Task<Revision> backup_to(Context ctx, Store& store, std::filesystem::path to) {
     const auto* engine = dynamic_cast<const SqliteEngine*>(&store);
-    if (!engine)
-        co_return Error{Code::invalid, "only a store in SQLite is backed up by its server", "use etcdctl snapshot for etcd"};
+    if (!engine) co_return Error{Code::invalid, "orrery backs up only SQLite stores", "use etcdctl snapshot for etcd"};
     const auto from = engine->path().string();
     std::error_code ignored;
     if (std::filesystem::equivalent(from, to, ignored)) co_return Error{Code::invalid, "a store cannot be backed up onto itself"};
@@ -118,43 +121,70 @@ Task<Revision> backup_to(Context ctx, Store& store, std::filesystem::path to) {
     co_return co_await blocking(pool, std::move(work));
 }
 
-Result<Verified> verify_sqlite(const std::filesystem::path& path) {
+Result<StoreFileSummary> verify_sqlite(const std::filesystem::path& path) {
     const auto name = path.string();
-    TRY(const auto state, look_at(name));
+    TRY(const auto state, inspect_file(name));
     if (state == FileState::absent) return Error{Code::not_found, fmt::format("there is no store at {}", name)};
-    // A store that nobody runs on is left without a trace of our reading. A backup has no lock and needs none.
+    // In a store that no server uses, remove the side files of this read. A backup has no lock file and needs none.
     std::optional<FileLock> lock;
     if (std::filesystem::exists(name + ".lock"))
-        if (auto taken = FileLock::take(name); taken.ok()) lock = std::move(*taken);
-    const auto tidy = lock ? Tidy::yes : Tidy::no;
-    TRY(const auto contents, read_contents(name, tidy));
-    return verified_of(contents);
+        if (auto taken = FileLock::acquire(name); taken.ok()) lock = std::move(*taken);
+    const auto side_files = lock ? SideFiles::remove : SideFiles::keep;
+    TRY(const auto contents, read_contents(name, side_files));
+    return summarize(contents);
 }
 
-Result<Verified> restore_sqlite(const std::filesystem::path& backup, const std::filesystem::path& path, Overwrite overwrite) {
-    const auto name = path.string(), unfinished = name + ".restoring", aside = name + ".replaced";
-    TRY(const auto lock, FileLock::take(name));
-    const bool something = std::filesystem::exists(path) || std::filesystem::exists(name + "-wal");
-    if (something && overwrite == Overwrite::no)
-        return Error{Code::conflict, fmt::format("there is a store at {} already", name),
-                     "restore to another path, or say with --force that it may be overwritten"};
+Result<Unit> check_no_interrupted_restore(const std::filesystem::path& path) {
+    const auto name = path.string(), restoring = name + restoring_suffix, replaced = name + replaced_suffix;
+    const bool has_copy = std::filesystem::exists(restoring), has_store = std::filesystem::exists(path),
+               has_previous = std::filesystem::exists(replaced);
+    if (!has_copy && (has_store || !has_previous)) return Unit{};
+    const auto alternative =
+        has_store      ? fmt::format("to keep the store from before the restore, remove {}", restoring)
+        : has_previous ? fmt::format("to keep the store from before the restore, rename {0} to {1} (and {0}-wal to {1}-wal if it "
+                                     "exists) and remove {2}",
+                                     replaced, name, restoring)
+                       : fmt::format("to start with an empty store, remove {}", restoring);
+    return Error{Code::conflict, fmt::format("a restore of the store {} was interrupted", name),
+                 fmt::format("run \"orrery store restore BACKUP --force\" again; {}", alternative)};
+}
+
+Result<StoreFileSummary> restore_sqlite(const std::filesystem::path& backup, const std::filesystem::path& path, Overwrite overwrite,
+                                        const RestoreHook& hook) {
+    const auto name = path.string(), restoring = name + restoring_suffix, replaced = name + replaced_suffix;
+    TRY(const auto lock, FileLock::acquire(name));
+    const bool exists = std::filesystem::exists(path) || std::filesystem::exists(name + "-wal");
+    if (exists && overwrite == Overwrite::no)
+        return Error{Code::conflict, fmt::format("a store already exists at {}", name),
+                     "restore to another path, or overwrite the store with --force"};
     TRY(auto verified, verify_sqlite(backup));
     auto prepare = [&]() -> Result<Unit> {
-        TRY(std::ignore, copy_database(Context::background(), backup.string(), unfinished));
-        return rename_store(unfinished, verified.identity);
+        TRY(std::ignore, copy_database(Context::background(), backup.string(), restoring));
+        TRY(std::ignore, rename_store(restoring, verified.identity));
+        if (!hook) return Unit{};
+        const auto changed = hook(restoring);
+        ::unlink((restoring + ".lock").c_str());
+        TRY(std::ignore, changed);
+        // One file, without a write-ahead log.
+        {
+            TRY(auto database, Database::open(restoring, Database::Mode::read_write));
+            TRY(std::ignore, database.run("PRAGMA journal_mode=DELETE"));
+        }
+        TRY(verified, verify_sqlite(restoring));
+        return Unit{};
     };
     verified.identity = random_id();
-    verified.moved_to.reset();
+    verified.migrated_to.reset();
     auto prepared = prepare();
     if (!prepared.ok()) {
-        remove_database(unfinished);
-        return std::move(prepared).error().within("the backup could not be restored");
+        remove_database(restoring);
+        return std::move(prepared).error().within("cannot restore the backup");
     }
-    if (something) {
-        TRY(std::ignore, set_aside(name, aside));
+    if (exists) {
+        TRY(std::ignore, rename_existing(name, replaced));
     }
-    TRY(std::ignore, rename_durably(unfinished, name));
-    remove_database(aside);
+    TRY(std::ignore, rename_durably(restoring, name));
+    remove_database(replaced);
     return verified;
 }
 

@@ -15,15 +15,14 @@ Error sqlite_error(sqlite3* handle, std::string_view where) {
     const int code = sqlite3_errcode(handle) & 0xff; // the primary code is the low byte of the extended one
     const int system_error = sqlite3_system_errno(handle);
     if (code == SQLITE_FULL || (code == SQLITE_IOERR && (system_error == ENOSPC || system_error == EDQUOT)))
-        return Error{Code::no_space, fmt::format("{}the disk is full", doing),
-                     "free some space; writing goes on by itself when there is room"};
+        return Error{Code::no_space, fmt::format("{}the disk is full", doing), "free disk space; writes resume automatically"};
     if (code == SQLITE_BUSY || code == SQLITE_LOCKED)
-        return Error{Code::unavailable, fmt::format("{}another program holds the file", doing), "end the other program"};
+        return Error{Code::unavailable, fmt::format("{}another process has locked the file", doing), "stop the other process"};
     const auto message = system_error != 0 && (code == SQLITE_IOERR || code == SQLITE_CANTOPEN)
                              ? fmt::format("{}{} ({})", doing, sqlite3_errmsg(handle), std::strerror(system_error))
                              : fmt::format("{}{}", doing, sqlite3_errmsg(handle));
     if (code == SQLITE_IOERR || code == SQLITE_CANTOPEN || code == SQLITE_READONLY || code == SQLITE_PERM)
-        return Error{Code::unavailable, message, "check the disk and the rights of its folder"};
+        return Error{Code::unavailable, message, "check the disk and the permissions of the directory"};
     return Error{Code::internal, message};
 }
 
@@ -43,13 +42,13 @@ Result<Database> Database::open(const std::string& path, Mode mode) {
     if (opened != SQLITE_OK) return database.last_error(fmt::format("cannot open {}", path));
     sqlite3_busy_timeout(handle, 5000);
     if (mode == Mode::read_only) sqlite3_db_config(handle, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
-    // What a file says about itself is data, not code.
+    // Do not run functions from the schema of an untrusted file.
     sqlite3_db_config(handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
     return database;
 }
 
 Result<Unit> Database::run(const char* sql) {
-    if (sqlite3_exec(handle(), sql, nullptr, nullptr, nullptr) != SQLITE_OK) return last_error("the database did not obey");
+    if (sqlite3_exec(handle(), sql, nullptr, nullptr, nullptr) != SQLITE_OK) return last_error("SQLite failed");
     return Unit{};
 }
 
@@ -57,7 +56,7 @@ Result<Statement> Database::prepare(std::string_view sql) {
     sqlite3_stmt* statement = nullptr;
     if (sqlite3_prepare_v3(handle(), sql.data(), static_cast<int>(sql.size()), SQLITE_PREPARE_PERSISTENT, &statement, nullptr) !=
         SQLITE_OK)
-        return last_error("the database did not understand");
+        return last_error("SQLite cannot prepare a statement");
     return Statement(statement, this);
 }
 
@@ -83,18 +82,18 @@ bool Database::damaged() const {
     return code == SQLITE_CORRUPT || code == SQLITE_NOTADB || code == SQLITE_ERROR || code == SQLITE_FORMAT;
 }
 
-void Statement::bind(int place, std::int64_t number) { sqlite3_bind_int64(statement_.get(), place, number); }
+void Statement::bind(int index, std::int64_t number) { sqlite3_bind_int64(statement_.get(), index, number); }
 
-void Statement::bind_text(int place, std::string_view text) {
-    sqlite3_bind_text(statement_.get(), place, text.data(), static_cast<int>(text.size()), SQLITE_STATIC);
+void Statement::bind_text(int index, std::string_view text) {
+    sqlite3_bind_text(statement_.get(), index, text.data(), static_cast<int>(text.size()), SQLITE_STATIC);
 }
 
-void Statement::bind_blob(int place, std::string_view bytes) {
-    // A null pointer would bind NULL, which means a removal.
-    sqlite3_bind_blob(statement_.get(), place, bytes.empty() ? "" : bytes.data(), static_cast<int>(bytes.size()), SQLITE_STATIC);
+void Statement::bind_blob(int index, std::string_view bytes) {
+    // A null pointer would bind NULL, which denotes a removal.
+    sqlite3_bind_blob(statement_.get(), index, bytes.empty() ? "" : bytes.data(), static_cast<int>(bytes.size()), SQLITE_STATIC);
 }
 
-void Statement::bind_null(int place) { sqlite3_bind_null(statement_.get(), place); }
+void Statement::bind_null(int index) { sqlite3_bind_null(statement_.get(), index); }
 
 Result<bool> Statement::step() {
     const int outcome = sqlite3_step(statement_.get());

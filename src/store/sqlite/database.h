@@ -14,27 +14,27 @@ namespace orrery::store {
 
 class Statement;
 
-/// One connection to an SQLite file, used by one thread at a time. SQLite's own words become our errors here and nowhere else.
+/// One connection to an SQLite file, used by one thread at a time. The only place that translates SQLite errors.
 class Database {
 public:
     enum class Mode {
-        read_only, ///< changes neither the file nor its log, not even when it is closed
+        read_only, ///< changes neither the file nor its log, not even on close
         read_write,
-        create, ///< makes the file
+        create, ///< creates the file
     };
     static Result<Database> open(const std::string& path, Mode mode);
 
-    /// Runs statements that give no rows.
+    /// Runs statements that return no rows.
     Result<Unit> run(const char* sql);
     Result<Statement> prepare(std::string_view sql);
-    /// The first column of the first row; `not_found` where there is none.
+    /// The first column of the first row; `not_found` if there is no row.
     Result<std::int64_t> number(std::string_view sql);
     Result<std::string> text(std::string_view sql);
 
-    /// The error that the last call on this connection left: no_space for a full disk, unavailable for one that fails or is held by
-    /// somebody else, internal otherwise. `doing` begins the sentence.
+    /// The error of the last call on this connection: `no_space` for a full disk, `unavailable` for a failing disk or a file locked
+    /// by another process, `internal` otherwise. `doing` is the prefix of the message.
     Error last_error(std::string_view doing) const;
-    /// The last error means that the file's contents are not what SQLite or we wrote.
+    /// True if the last error means that the file is corrupt.
     bool damaged() const;
     sqlite3* handle() const { return handle_.get(); }
 
@@ -46,15 +46,15 @@ private:
     std::unique_ptr<sqlite3, Close> handle_;
 };
 
-/// A compiled statement, to be used many times. What is bound must stay until the next `reset`.
+/// A prepared statement, used many times. Bound data must stay valid until the next `reset`.
 class Statement {
 public:
-    void bind(int place, std::int64_t number);
-    void bind_text(int place, std::string_view text);
-    void bind_blob(int place, std::string_view bytes);
-    void bind_null(int place);
+    void bind(int index, std::int64_t number);
+    void bind_text(int index, std::string_view text);
+    void bind_blob(int index, std::string_view bytes);
+    void bind_null(int index);
 
-    /// true: there is a row. The error is the database's; ask it for words.
+    /// True if there is a row. An error is translated as in Database::last_error.
     Result<bool> step();
     void reset();
 

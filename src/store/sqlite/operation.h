@@ -10,15 +10,15 @@
 
 namespace orrery::store {
 
-/// One thing that waits for the writer.
+/// One write that waits for a group commit.
 struct Operation {
-    enum class What { transaction, grant, revoke, compact, move };
-    What what = What::transaction;
+    enum class Type { transaction, grant, revoke, compact, seal };
+    Type type = Type::transaction;
     Context ctx;
     Transaction transaction;
-    std::int64_t number = 0; ///< a lease or a revision
+    std::int64_t number = 0; ///< lease id or revision, depending on the type
     Duration ttl{};
-    std::string text;
+    std::string text; ///< of `seal`: the target
 
     std::size_t size() const {
         std::size_t bytes = sizeof(Operation) + text.size();
@@ -28,25 +28,26 @@ struct Operation {
     }
 };
 
-/// An operation and whoever waits for it.
-struct Queued {
-    explicit Queued(Operation operation_) : operation(std::move(operation_)), size(operation.size()) {}
-    virtual ~Queued() = default;
-    virtual void answer(Result<Revision> outcome) = 0;
+/// A queued operation and the continuation of its caller.
+struct PendingOperation {
+    explicit PendingOperation(Operation operation_) : operation(std::move(operation_)), size(operation.size()) {}
+    virtual ~PendingOperation() = default;
+    virtual void complete(Result<Revision> outcome) = 0;
     Operation operation;
     std::size_t size;
 };
-template <class Handler> struct QueuedFor final : Queued {
-    QueuedFor(Operation operation_, Handler handler_) : Queued(std::move(operation_)), handler(std::move(handler_)) {}
-    void answer(Result<Revision> outcome) override { std::move(handler)(std::move(outcome)); }
+template <class Handler> struct PendingOperationFor final : PendingOperation {
+    PendingOperationFor(Operation operation_, Handler handler_)
+        : PendingOperation(std::move(operation_)), handler(std::move(handler_)) {}
+    void complete(Result<Revision> outcome) override { std::move(handler)(std::move(outcome)); }
     Handler handler;
 };
 
-/// An operation that was decided on: what it will have done once its batch is on the disk.
-struct Evaluated {
-    std::unique_ptr<Queued> queued;
-    Revision revision = 0;     ///< its own, or the one it found where it changes nothing
-    std::vector<Event> events; ///< their places in the log are their places here
+/// A successfully evaluated operation: its effects, which take place when its batch is on disk.
+struct EvaluatedOperation {
+    std::unique_ptr<PendingOperation> pending;
+    Revision revision = 0;     ///< its own revision, or the current one if it changes nothing
+    std::vector<Event> events; ///< in the order of their log rows
 };
 
 } // namespace orrery::store

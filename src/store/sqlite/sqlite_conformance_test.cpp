@@ -4,13 +4,13 @@
 namespace orrery::store::conformance {
 namespace {
 
-class SqliteLab final : public Lab {
+class SqliteLab final : public EngineFixture {
 public:
     Task<std::unique_ptr<Store>> open(asio::any_io_executor executor, Mirror::Options mirror) override {
         SqliteOptions options{.path = folder_ / "store.db", .clock = &clock_, .mirror = mirror};
         co_return co_await open_sqlite(ctx, executor, std::move(options));
     }
-    asio::awaitable<void> pass(Duration time) override {
+    asio::awaitable<void> advance(Duration time) override {
         clock_.advance(time);
         co_await asio::post(co_await asio::this_coro::executor, asio::use_awaitable);
     }

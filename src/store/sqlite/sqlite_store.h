@@ -17,34 +17,33 @@ struct SqliteOptions {
     std::filesystem::path path;
     Clock* clock = &real_clock(); ///< for leases
     Mirror::Options mirror;
-    std::size_t queue_transactions = 50'000; ///< more than this waiting: `throttled`
-    std::size_t queue_bytes = 64u << 20;
-    std::size_t batch_transactions = 4'096; ///< at most this many share one commit
-    std::size_t batch_bytes = 8u << 20;
-    std::size_t min_garbage = 10'000;   ///< superseded rows are deleted when there are more than this,
-    double garbage_share = 2;           ///< and more than this times the live ones
-    std::size_t garbage_chunk = 2'000;  ///< so many in one commit
-    std::size_t log_pages = 2'048;      ///< the write-ahead log is folded into the file beyond this (8 KiB each)
-    std::chrono::microseconds spin{20}; ///< how long the writer looks for more before it sleeps
+    std::size_t max_queued_transactions = 50'000; ///< more waiting writes are refused: `throttled`
+    std::size_t max_queued_bytes = 64u << 20;
+    std::size_t max_batch_transactions = 4'096; ///< at most this many share one group commit
+    std::size_t max_batch_bytes = 8u << 20;
+    std::size_t min_superseded_rows = 10'000;     ///< superseded rows are deleted when there are more than this
+    double superseded_ratio = 2;                  ///< and more than this many per live row
+    std::size_t max_deletions_per_commit = 2'000; ///< upper limit of deleted rows per commit
+    std::size_t wal_pages = 2'048;                ///< the write-ahead log is checkpointed beyond this size (8 KiB pages)
+    std::chrono::microseconds spin{20};           ///< how long the writer thread polls for the next batch before it sleeps
 };
 
-/// The engine for one machine: one file, every write on the disk before it is acknowledged.
+/// Opens the engine for a single server: one file, and every write is on disk before it is acknowledged.
 ///
-/// Transactions queue on the loop; whenever the writer's thread is idle all that wait are evaluated (a stale one fails alone) and
-/// go to it as one commit, so that one sync of the disk carries as many as there are. The file is a log without an index on keys,
-/// and reads come from the mirror: a write costs the same with a thousand keys and with a million. Superseded rows are deleted
-/// later, many at a time.
+/// Writes share commits (group_commit.h). The file is a log without an index on keys, and the mirror answers reads, so a write
+/// costs the same with a thousand keys and with a million. Superseded rows are deleted later, many per commit.
 ///
-/// Makes the file if there is none. Refuses, and leaves as it is, one that is damaged (`internal`), of a newer format or not ours
-/// (`unsupported`), in use by another server (`conflict`), or moved to another store (`unsupported`).
+/// Creates the file if it does not exist. Refuses, and does not change, a file that is damaged (`internal`), has a newer format or
+/// is not an orrery store (`unsupported`), is in use by another server (`conflict`), or was migrated (`unsupported`).
 Task<std::unique_ptr<Store>> open_sqlite(Context ctx, asio::any_io_executor executor, SqliteOptions options);
 
-/// Where the store in this file was moved to; nothing if it was not. Does not open it for use: may be asked while a server runs.
-Result<std::optional<std::string>> sqlite_moved_to(const std::filesystem::path& path);
-/// Notes in a file that nobody uses that it has moved: it will not be opened for use again.
-Result<Unit> mark_moved(const std::filesystem::path& path, std::string_view where);
-/// The same for a store that runs, in turn with its writes: everything acknowledged before is at or before the revision returned,
-/// and every write after it is refused with a sentence that says where to go. `invalid` for a store that is not in SQLite.
-Task<Revision> seal_moved(Context ctx, Store& store, std::string where);
+/// The URL of the store that this file was migrated to; nullopt if it was not migrated. Only reads: a server may be using the file.
+Result<std::optional<std::string>> sqlite_migration_target(const std::filesystem::path& path);
+/// Writes the migration marker into a file that no server uses. The file cannot be opened for use afterwards.
+Result<Unit> mark_migrated(const std::filesystem::path& path, std::string_view where);
+/// Writes the migration marker into a running store, in order with its writes: every acknowledged write is at or before the
+/// returned revision, and every later write is refused with an error that names the target. `invalid` if the store is not on
+/// SQLite.
+Task<Revision> seal_migrated(Context ctx, Store& store, std::string where);
 
 } // namespace orrery::store

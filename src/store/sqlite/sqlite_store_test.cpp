@@ -1,4 +1,4 @@
-#include "core/testing.h"
+#include "core/test_fixture.h"
 #include "store/sqlite/backup.h"
 #include "store/sqlite/database.h"
 #include "store/sqlite/sqlite_store.h"
@@ -42,7 +42,7 @@ asio::awaitable<void> put_and_keep(Store& store, std::string key, std::string va
     into.push_back(co_await store.apply(sqlite_ctx, Transaction().put(std::move(key), std::move(value))));
 }
 
-CO_TEST(SqliteStore, WritesAndReadsAndRemembers) {
+CO_TEST(SqliteStore, PersistsWrites) {
     testing::TemporaryFolder folder;
     auto opened = co_await open_sqlite(sqlite_ctx, loop.get_executor(), {.path = folder / "store.db"});
     CO_ASSERT_OK(opened);
@@ -58,7 +58,7 @@ CO_TEST(SqliteStore, WritesAndReadsAndRemembers) {
     co_await (*opened)->stop();
 }
 
-CO_TEST(SqliteStore, ManyWritersShareACommitAndAStaleOneFailsAlone) {
+CO_TEST(SqliteStore, ConcurrentWritersShareACommitAndAStaleTransactionFailsAlone) {
     testing::TemporaryFolder folder;
     auto opened = co_await open_sqlite(sqlite_ctx, loop.get_executor(), {.path = folder / "store.db"});
     CO_ASSERT_OK(opened);
@@ -67,18 +67,18 @@ CO_TEST(SqliteStore, ManyWritersShareACommitAndAStaleOneFailsAlone) {
     std::vector<Result<Revision>> outcomes;
     for (int i = 0; i < 200; ++i) group.spawn(put_and_keep(*store, fmt::format("k/{}", i), "v", outcomes));
     co_await group.join();
-    EXPECT_LE(metric_of(*store, "commits"), 3);
+    EXPECT_LE(metric_of(*store, "commits_total"), 3);
     EXPECT_EQ(store->revision(), 200);
     co_await store->stop();
 }
 
-CO_TEST(SqliteStore, SupersededRowsAreDeletedAndNothingElse) {
+CO_TEST(SqliteStore, OnlySupersededRowsAreDeleted) {
     testing::TemporaryFolder folder;
     SqliteOptions options{.path = folder / "store.db",
-                          .mirror = {.history_events = 100},
-                          .min_garbage = 300,
-                          .garbage_share = 2,
-                          .garbage_chunk = 50};
+                          .mirror = {.max_history_events = 100},
+                          .min_superseded_rows = 300,
+                          .superseded_ratio = 2,
+                          .max_deletions_per_commit = 50};
     auto opened = co_await open_sqlite(sqlite_ctx, loop.get_executor(), options);
     CO_ASSERT_OK(opened);
     auto store = std::move(*opened);
@@ -86,8 +86,8 @@ CO_TEST(SqliteStore, SupersededRowsAreDeletedAndNothingElse) {
     auto removed = co_await store->apply(sqlite_ctx, Transaction().remove("k/00007"));
     CO_ASSERT_OK(removed);
     co_await put_in_hundreds(*store, 10'000, 12'000, 5);
-    EXPECT_GT(metric_of(*store, "garbage_rows_deleted"), 5'000);
-    EXPECT_LT(metric_of(*store, "garbage_rows"), 3'000);
+    EXPECT_GT(metric_of(*store, "superseded_rows_deleted_total"), 5'000);
+    EXPECT_LT(metric_of(*store, "superseded_rows"), 3'000);
     const auto revision = store->revision();
     std::vector<std::string> values;
     for (const auto& record : store->range("", 0).records)
@@ -108,9 +108,9 @@ CO_TEST(SqliteStore, SupersededRowsAreDeletedAndNothingElse) {
     co_await store->stop();
 }
 
-CO_TEST(SqliteStore, TheRevisionStaysWhenTheLastRowsAreGone) {
+CO_TEST(SqliteStore, TheRevisionSurvivesDeletionOfTheLastRows) {
     testing::TemporaryFolder folder;
-    SqliteOptions options{.path = folder / "store.db", .min_garbage = 1, .garbage_share = 0};
+    SqliteOptions options{.path = folder / "store.db", .min_superseded_rows = 1, .superseded_ratio = 0};
     auto opened = co_await open_sqlite(sqlite_ctx, loop.get_executor(), options);
     CO_ASSERT_OK(opened);
     auto store = std::move(*opened);
@@ -122,7 +122,7 @@ CO_TEST(SqliteStore, TheRevisionStaysWhenTheLastRowsAreGone) {
     CO_ASSERT_OK(removed);
     auto compacted = co_await store->compact(sqlite_ctx, *removed);
     CO_ASSERT_OK(compacted);
-    while (metric_of(*store, "garbage_rows") > 0) co_await asio::post(loop, asio::use_awaitable);
+    while (metric_of(*store, "superseded_rows") > 0) co_await asio::post(loop, asio::use_awaitable);
     co_await store->stop();
     store.reset();
     opened = co_await open_sqlite(sqlite_ctx, loop.get_executor(), options);
@@ -132,9 +132,10 @@ CO_TEST(SqliteStore, TheRevisionStaysWhenTheLastRowsAreGone) {
     co_await (*opened)->stop();
 }
 
-CO_TEST(SqliteStore, AFullQueueSaysSo) {
+CO_TEST(SqliteStore, AFullQueueThrottles) {
     testing::TemporaryFolder folder;
-    auto opened = co_await open_sqlite(sqlite_ctx, loop.get_executor(), {.path = folder / "store.db", .queue_transactions = 10});
+    auto opened =
+        co_await open_sqlite(sqlite_ctx, loop.get_executor(), {.path = folder / "store.db", .max_queued_transactions = 10});
     CO_ASSERT_OK(opened);
     auto store = std::move(*opened);
     TaskGroup group(loop.get_executor());
@@ -148,7 +149,7 @@ CO_TEST(SqliteStore, AFullQueueSaysSo) {
     co_await store->stop();
 }
 
-CO_TEST(SqliteStore, ALeaseGetsItsFullTimeAfterARestart) {
+CO_TEST(SqliteStore, ALeaseGetsItsFullTtlAfterARestart) {
     testing::TemporaryFolder folder;
     VirtualClock clock;
     SqliteOptions options{.path = folder / "store.db", .clock = &clock};
@@ -191,15 +192,15 @@ CO_TEST(SqliteStore, ASecondServerIsRefused) {
     co_await (*second)->stop();
 }
 
-CO_TEST(SqliteStore, AMovedStoreSaysWhereItWent) {
+CO_TEST(SqliteStore, AMigratedStoreNamesItsTarget) {
     testing::TemporaryFolder folder;
     auto opened = co_await open_sqlite(sqlite_ctx, loop.get_executor(), {.path = folder / "store.db"});
     CO_ASSERT_OK(opened);
     auto store = std::move(*opened);
     auto written = co_await store->apply(sqlite_ctx, Transaction().put("a", "1"));
     CO_ASSERT_OK(written);
-    EXPECT_EQ(sqlite_moved_to(folder / "store.db").value(), std::nullopt);
-    auto sealed = co_await seal_moved(sqlite_ctx, *store, "etcd://one:2379");
+    EXPECT_EQ(sqlite_migration_target(folder / "store.db").value(), std::nullopt);
+    auto sealed = co_await seal_migrated(sqlite_ctx, *store, "etcd://one:2379");
     CO_ASSERT_OK(sealed);
     EXPECT_EQ(*sealed, *written);
     written = co_await store->apply(sqlite_ctx, Transaction().put("a", "2"));
@@ -213,13 +214,13 @@ CO_TEST(SqliteStore, AMovedStoreSaysWhereItWent) {
     CO_ASSERT(!opened.ok());
     EXPECT_EQ(opened.error().code, Code::unsupported);
     EXPECT_NE(opened.error().message.find("etcd://one:2379"), std::string::npos);
-    auto where = sqlite_moved_to(folder / "store.db");
+    auto where = sqlite_migration_target(folder / "store.db");
     CO_ASSERT_OK(where);
     EXPECT_EQ(*where, "etcd://one:2379");
-    auto marked = mark_moved(folder / "store.db", "etcd://two:2379");
+    auto marked = mark_migrated(folder / "store.db", "etcd://two:2379");
     CO_ASSERT_OK(marked);
-    EXPECT_EQ(sqlite_moved_to(folder / "store.db").value(), "etcd://two:2379");
-    EXPECT_EQ(mark_moved(folder / "none.db", "x").error().code, Code::not_found);
+    EXPECT_EQ(sqlite_migration_target(folder / "store.db").value(), "etcd://two:2379");
+    EXPECT_EQ(mark_migrated(folder / "none.db", "x").error().code, Code::not_found);
 }
 
 /// Opens a store, fills it and closes it.
@@ -230,7 +231,7 @@ asio::awaitable<void> make_store(asio::io_context& loop, std::filesystem::path p
     co_await (*opened)->stop();
 }
 
-/// Opening must fail with that code, in words, and leave the file as it was.
+/// Expects that open fails with that code and does not change the file.
 asio::awaitable<void> expect_refused(asio::io_context& loop, std::filesystem::path path, Code code, std::string word) {
     const auto before = bytes_of(path);
     auto opened = co_await open_sqlite(sqlite_ctx, loop.get_executor(), {.path = path});
@@ -242,19 +243,19 @@ asio::awaitable<void> expect_refused(asio::io_context& loop, std::filesystem::pa
     EXPECT_FALSE(std::filesystem::exists(path.string() + "-wal"));
 }
 
-CO_TEST(SqliteStore, FilesThatAreNotOursAreRefusedAndLeftAlone) {
+CO_TEST(SqliteStore, ForeignFilesAreRefusedAndUnchanged) {
     testing::TemporaryFolder folder;
     std::ofstream(folder / "text") << std::string(5000, 't');
-    co_await expect_refused(loop, folder / "text", Code::unsupported, "not a store");
+    co_await expect_refused(loop, folder / "text", Code::unsupported, "not an orrery store");
     std::ofstream(folder / "short") << "SQLite";
-    co_await expect_refused(loop, folder / "short", Code::unsupported, "not a store");
+    co_await expect_refused(loop, folder / "short", Code::unsupported, "not an orrery store");
     {
         auto other = Database::open((folder / "other").string(), Database::Mode::create);
         CO_ASSERT_OK(other);
         auto made = other->run("CREATE TABLE t(x); INSERT INTO t VALUES (1)");
         CO_ASSERT_OK(made);
     }
-    co_await expect_refused(loop, folder / "other", Code::unsupported, "not a store");
+    co_await expect_refused(loop, folder / "other", Code::unsupported, "not an orrery store");
 
     co_await make_store(loop, folder / "newer", 10);
     {
@@ -272,7 +273,7 @@ CO_TEST(SqliteStore, FilesThatAreNotOursAreRefusedAndLeftAlone) {
     EXPECT_EQ(opened.error().code, Code::unavailable);
 }
 
-CO_TEST(SqliteStore, DamageIsNoticedAndLeftAlone) {
+CO_TEST(SqliteStore, DamageIsDetectedAndTheFileUnchanged) {
     testing::TemporaryFolder folder;
     co_await make_store(loop, folder / "good", 3000);
     const auto good = bytes_of(folder / "good");
@@ -289,7 +290,7 @@ CO_TEST(SqliteStore, DamageIsNoticedAndLeftAlone) {
         std::ofstream(folder / "bad", std::ios::binary | std::ios::trunc) << damaged;
         auto opened = co_await open_sqlite(sqlite_ctx, loop.get_executor(), {.path = folder / "bad"});
         if (opened.ok()) {
-            // Bytes that nothing uses: then nothing may be missing.
+            // Unused bytes: then all keys must be readable.
             ++harmless;
             EXPECT_EQ((*opened)->count("k/"), 3000u);
             EXPECT_EQ((*opened)->find("k/02999")->value, "2999");
@@ -305,7 +306,7 @@ CO_TEST(SqliteStore, DamageIsNoticedAndLeftAlone) {
     EXPECT_LT(harmless, 24);
 }
 
-CO_TEST(SqliteStore, AHoleInTheRevisionsIsDamage) {
+CO_TEST(SqliteStore, AGapInTheRevisionsIsDamage) {
     testing::TemporaryFolder folder;
     auto opened = co_await open_sqlite(sqlite_ctx, loop.get_executor(), {.path = folder / "store"});
     CO_ASSERT_OK(opened);
@@ -323,7 +324,7 @@ CO_TEST(SqliteStore, AHoleInTheRevisionsIsDamage) {
     co_await expect_refused(loop, folder / "store", Code::internal, "revision 4 is followed by 6");
 }
 
-CO_TEST(SqliteStore, ALogWithoutItsFileIsNotTakenForAnEmptyStore) {
+CO_TEST(SqliteStore, ALogWithoutItsFileIsNotAnEmptyStore) {
     testing::TemporaryFolder folder;
     std::ofstream(folder / "store-wal") << "something";
     auto opened = co_await open_sqlite(sqlite_ctx, loop.get_executor(), {.path = folder / "store"});

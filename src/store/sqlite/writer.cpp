@@ -15,21 +15,21 @@ namespace orrery::store {
 
 namespace {
 
-/// Stands for "there will be no more".
-const Batch end_of_work;
+/// Submitted in place of a batch to end the thread.
+const Batch stop_marker;
 
-int note_log_size(void* size, sqlite3*, const char*, int pages) {
+int record_wal_size(void* size, sqlite3*, const char*, int pages) {
     *static_cast<std::size_t*>(size) = static_cast<std::size_t>(pages);
     return SQLITE_OK;
 }
 
 } // namespace
 
-void Writer::lay_out_log() {
+void Writer::preallocate_wal() {
     const std::string path = sqlite3_filename_wal(sqlite3_db_filename(database_.handle(), "main"));
     struct statvfs disk{};
     struct stat log{};
-    const auto wanted = static_cast<off_t>(options_.log_pages * 8192);
+    const auto wanted = static_cast<off_t>(options_.wal_pages * 8192);
     const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
     if (fd < 0) return;
     const bool roomy = ::fstatvfs(fd, &disk) == 0 && disk.f_bavail * disk.f_frsize > 16 * static_cast<std::uint64_t>(wanted);
@@ -52,18 +52,19 @@ struct Writer::Statements {
 
 Result<Database> Writer::open(const std::string& path) {
     TRY(auto database, Database::open(path, Database::Mode::read_write));
-    // FULL in WAL mode: the log is synced at every commit. The log is folded in by us, between batches.
+    // FULL in WAL mode syncs the log at every commit. Checkpoints are made here, between batches.
     TRY(std::ignore,
         database.run("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0; PRAGMA cache_size=-16384;"
                      "PRAGMA temp_store=MEMORY; PRAGMA journal_size_limit=67108864"));
     TRY(const auto mode, database.text("PRAGMA journal_mode"));
-    if (mode != "wal") return Error{Code::unavailable, fmt::format("{} cannot have a write-ahead log", path), "use a local disk"};
+    if (mode != "wal")
+        return Error{Code::unavailable, fmt::format("{} does not support a write-ahead log", path), "use a local disk"};
     return database;
 }
 
 Writer::Writer(Database database, Options options, Done done)
-    : database_(std::move(database)), options_(options), done_(std::move(done)), fold_at_(options.log_pages) {
-    sqlite3_wal_hook(database_.handle(), &note_log_size, &pages_in_log_);
+    : database_(std::move(database)), options_(options), done_(std::move(done)), checkpoint_at_(options.wal_pages) {
+    sqlite3_wal_hook(database_.handle(), &record_wal_size, &wal_pages_used_);
     thread_ = std::thread([this] { work(); });
 }
 
@@ -75,27 +76,27 @@ Writer::~Writer() {
 void Writer::submit(const Batch& batch) {
     {
         std::lock_guard lock(mutex_);
-        at_hand_.store(&batch, std::memory_order_release);
+        current_batch_.store(&batch, std::memory_order_release);
     }
-    given_.notify_one();
+    submitted_.notify_one();
 }
 
 void Writer::stop() {
     if (!thread_.joinable()) return;
     std::unique_lock lock(mutex_);
-    // The batch at hand is finished first.
-    taken_.wait(lock, [this] { return at_hand_ == nullptr || at_hand_ == &end_of_work; });
-    at_hand_ = &end_of_work;
-    given_.notify_one();
+    // The current batch is finished first.
+    finished_.wait(lock, [this] { return current_batch_ == nullptr || current_batch_ == &stop_marker; });
+    current_batch_ = &stop_marker;
+    submitted_.notify_one();
 }
 
 void Writer::work() {
     ::pthread_setname_np(::pthread_self(), "store-writer");
-    lay_out_log();
+    preallocate_wal();
     auto prepared = [&](const char* sql) {
         auto statement = database_.prepare(sql);
         if (!statement.ok()) {
-            log::error(Context::background(), "the store's statements do not fit its file: {}", statement.error().text());
+            log::error(Context::background(), "cannot prepare the statements of the store: {}", statement.error().text());
             std::abort();
         }
         return std::move(*statement);
@@ -111,30 +112,30 @@ void Writer::work() {
                           prepared("INSERT OR REPLACE INTO meta(name, value) VALUES ('moved_to', ?)")};
     for (;;) {
         const auto* batch = next();
-        if (batch == &end_of_work) return;
+        if (batch == &stop_marker) return;
         auto outcome = commit(statements, *batch);
         const bool full = !outcome.ok() && outcome.error().code == Code::no_space;
         {
             std::lock_guard lock(mutex_);
-            at_hand_ = nullptr;
+            current_batch_ = nullptr;
         }
-        taken_.notify_one();
+        finished_.notify_one();
         done_(std::move(outcome));
-        // On a full disk, folding makes the room that the log already has usable again.
-        if (pages_in_log_ >= fold_at_ || full) fold_log();
+        // On a full disk, a checkpoint makes the space of the log usable again.
+        if (wal_pages_used_ >= checkpoint_at_ || full) checkpoint_wal();
     }
 }
 
 const Batch* Writer::next() {
-    // A lone client's next write comes some microseconds after the answer to its last: to be awake then saves it two switches.
-    // Without yielding: on a busy machine that would hand the processor to others for milliseconds.
+    // A single client sends its next write some microseconds after the previous result: polling saves two context switches. There
+    // is no yield in the loop, because on a busy host it would cost milliseconds.
     const auto until = std::chrono::steady_clock::now() + options_.spin;
     do {
-        if (const auto* batch = at_hand_.load(std::memory_order_acquire)) return batch;
+        if (const auto* batch = current_batch_.load(std::memory_order_acquire)) return batch;
     } while (std::chrono::steady_clock::now() < until);
     std::unique_lock lock(mutex_);
-    given_.wait(lock, [this] { return at_hand_ != nullptr; });
-    return at_hand_;
+    submitted_.wait(lock, [this] { return current_batch_ != nullptr; });
+    return current_batch_;
 }
 
 Result<Unit> Writer::commit(Statements& statements, const Batch& batch) {
@@ -167,11 +168,11 @@ Result<Unit> Writer::write(Statements& statements, const Batch& batch) {
             insert.bind(4, record.created);
             insert.bind(5, record.version);
             insert.bind(6, record.lease);
-            insert.bind(7, row_sum(row.seq, key, &value, record.created, record.version, record.lease));
+            insert.bind(7, row_checksum(row.seq, key, &value, record.created, record.version, record.lease));
         } else {
             insert.bind_null(3);
-            for (int place : {4, 5, 6}) insert.bind(place, 0);
-            insert.bind(7, row_sum(row.seq, key, nullptr, 0, 0, 0));
+            for (int index : {4, 5, 6}) insert.bind(index, 0);
+            insert.bind(7, row_checksum(row.seq, key, nullptr, 0, 0, 0));
         }
         TRY(std::ignore, run(insert));
     }
@@ -188,24 +189,24 @@ Result<Unit> Writer::write(Statements& statements, const Batch& batch) {
         statements.compact.bind(1, *batch.compacted);
         TRY(std::ignore, run(statements.compact));
     }
-    for (const auto seq : batch.garbage) {
+    for (const auto seq : batch.deleted_rows) {
         statements.collect.bind(1, seq);
         TRY(std::ignore, run(statements.collect));
     }
-    if (batch.moved_to) {
-        statements.move.bind_text(1, *batch.moved_to);
+    if (batch.migrated_to) {
+        statements.move.bind_text(1, *batch.migrated_to);
         TRY(std::ignore, run(statements.move));
     }
     return run(statements.commit);
 }
 
-void Writer::fold_log() {
+void Writer::checkpoint_wal() {
     int left = 0, folded = 0;
     const int outcome = sqlite3_wal_checkpoint_v2(database_.handle(), nullptr, SQLITE_CHECKPOINT_PASSIVE, &left, &folded);
-    folds_.fetch_add(1, std::memory_order_relaxed);
-    // All of it: the next commit begins the log anew. Else (a backup still reads it, or the disk is full) try again some way on.
-    fold_at_ = outcome == SQLITE_OK && left == folded ? options_.log_pages : pages_in_log_ + options_.log_pages / 4;
-    if (outcome == SQLITE_OK && left == folded) pages_in_log_ = 0;
+    checkpoints_.fetch_add(1, std::memory_order_relaxed);
+    // A complete checkpoint: the next commit restarts the log. Otherwise (a backup reads it, or the disk is full) retry later.
+    checkpoint_at_ = outcome == SQLITE_OK && left == folded ? options_.wal_pages : wal_pages_used_ + options_.wal_pages / 4;
+    if (outcome == SQLITE_OK && left == folded) wal_pages_used_ = 0;
 }
 
 } // namespace orrery::store

@@ -1,4 +1,4 @@
-"""A real Consul as our catalog: members are read from it, our instances written to it, and whatever is wrong with it is never taken for an empty service."""
+"""A real Consul as the catalog: members are read from it and instances are written to it. A failure of Consul is never taken for an empty service."""
 import contextlib
 import http.client
 import json
@@ -17,7 +17,7 @@ MASTER = "11111111-2222-3333-4444-555555555555"
 
 
 class Follower:
-    """consul_follow: what our driver sees, line by line."""
+    """consul_follow: what the driver receives, line by line."""
 
     def __init__(self, build, url, service, token="", wait=60, grace=10):
         program = os.path.join(build, "tests", "conformance", "consul_follow")
@@ -27,7 +27,7 @@ class Follower:
         threading.Thread(target=lambda: [self.lines.put(line.strip()) for line in self.child.stdout], daemon=True).start()
 
     def expect(self, what, begins, seconds=15):
-        """Waits for a line that begins so, or is just "members": nobody is there."""
+        """Waits for a line that begins with the text, or is just "members": the service is empty."""
         end = time.monotonic() + seconds
         seen = []
         while time.monotonic() < end:
@@ -38,7 +38,7 @@ class Follower:
             seen.append(line)
             self.seen.append(line)
             if line.startswith(begins) if begins != "members" else line == "members":
-                lab.say(f"ok    {what}: {line[:140]}")
+                lab.log(f"ok    {what}: {line[:140]}")
                 return line
         raise lab.Failed(f"{what}: wanted {begins!r}, saw {seen}")
 
@@ -52,7 +52,7 @@ class Follower:
 
 
 class Relay:
-    """What stands between a server and its Consul, and can be cut: then nothing that was sent arrives."""
+    """A relay between a server and its Consul that can be cut: then nothing that was sent arrives."""
 
     def __init__(self, address, target):
         self.address, self.target, self.open = (address, 18501), target, True
@@ -119,9 +119,9 @@ def members(build, make_consul, address):
     begin = time.monotonic()
     put(consul, "catalog/register", web("critical"))
     follower.expect("a change is seen", "members n1=10.0.0.1:80/registered")
-    lab.say(f"      {1000 * (time.monotonic() - begin):.0f} ms after it was made")
+    lab.log(f"      {1000 * (time.monotonic() - begin):.0f} ms after it was made")
     put(consul, "kv/unrelated", "x")
-    follower.quiet("what does not concern it is not told", 1)
+    follower.quiet("changes of other services are not reported", 1)
     consul.process.kill()
     follower.expect("a Consul that is gone is no evidence", "unavailable")
     consul = make_consul(address)  # it comes back empty
@@ -134,8 +134,8 @@ def members(build, make_consul, address):
     os.kill(consul.process.pid, signal.SIGSTOP)
     follower.expect("a Consul that hangs is no evidence either, once its answer is overdue", "unavailable", 6)
     os.kill(consul.process.pid, signal.SIGCONT)
-    follower.expect("until it goes on", "members n1=10.0.0.1:80/passing", 20)
-    lab.check("nobody was ever taken for gone", "members" not in follower.seen, follower.seen)
+    follower.expect("until it continues", "members n1=10.0.0.1:80/passing", 20)
+    lab.check("no member was ever reported as removed", "members" not in follower.seen, follower.seen)
     follower.stop()
     consul.process.kill()
 
@@ -159,13 +159,13 @@ def acls(build, make_consul, address):
     seeing = Follower(build, consul.http, "web", tokens["seeing"])
     seeing.expect("with the right token", "members n1=")
     blind = Follower(build, consul.http, "web", tokens["blind"])
-    blind.expect("an answer that the token's rights emptied is an error", "unavailable Consul left something out that the token may not see")
+    blind.expect("an answer that the token's rights emptied is an error", "unavailable Consul left out entries that the token must not see")
     wrong = Follower(build, consul.http, "web", "99999999-2222-3333-4444-555555555555")
     wrong.expect("and so is a token that Consul does not know", "unavailable Consul answered 403")
-    nobody = Follower(build, consul.http, "web")
-    nobody.expect("and none at all, though Consul then keeps silent about what it left out", "unavailable Consul denies by default")
+    without_token = Follower(build, consul.http, "web")
+    without_token.expect("and none at all, though Consul then keeps silent about what it left out", "unavailable Consul denies by default")
     # Rights that go while we follow: Consul then answers 200 with an empty list.
-    lab.equal("the rights are taken away", call("PUT", f"acl/policy/{seeing_policy['ID']}", {"Name": "seeing", "Rules": 'service "web" { policy = "read" }'})[0], 200)
+    lab.equal("the permissions are revoked", call("PUT", f"acl/policy/{seeing_policy['ID']}", {"Name": "seeing", "Rules": 'service "web" { policy = "read" }'})[0], 200)
     changes = threading.Event()
 
     def change():
@@ -175,11 +175,11 @@ def acls(build, make_consul, address):
             call("PUT", "catalog/register", web("passing", Service={"Service": "web", "Port": port}))
 
     threading.Thread(target=change, daemon=True).start()
-    # Consul tells nobody who waits; the answer that ends the wait (a minute) is the first to show it.
-    seeing.expect("rights that went are noticed", "unavailable Consul left something out that the token may not see", 90)
+    # Consul does not inform waiting clients; the answer that ends the wait (a minute) is the first to show it.
+    seeing.expect("rights that went are noticed", "unavailable Consul left out entries that the token must not see", 90)
     changes.set()
-    for follower in (seeing, blind, wrong, nobody):
-        lab.check("nobody was ever taken for gone", "members" not in follower.seen + list(follower.lines.queue), follower.seen)
+    for follower in (seeing, blind, wrong, without_token):
+        lab.check("no member was ever reported as removed", "members" not in follower.seen + list(follower.lines.queue), follower.seen)
         follower.stop()
     consul.process.kill()
 
@@ -191,7 +191,7 @@ def job(build, make_consul, address, relay_address):
     ran = os.path.join(lab.scratch(), "ran")
     step = lab.write_file(os.path.join(lab.scratch("programs"), "step"), f"#!/bin/sh\necho \"$MEMBERS\" >>{ran}\n", 0o700)
     lines = lambda: [",".join(json.loads(line)) for line in open(ran)] if os.path.exists(ran) else []  # noqa: E731
-    server = lab.Server(os.path.join(build, "orrery"), "waits", arguments=["--catalog-consul-url", relay.url, "--jobs-programs", f"step={step}"])
+    server = lab.Server(os.path.join(build, "orrery"), "waits", arguments=["--catalog-consul-url", relay.url, "--catalog-consul-allow-plaintext", "--jobs-programs", f"step={step}"])
     server.start()
     api = server.api()
     api.put("/v1/services/web", {"kind": "Service", "name": "web", "spec": {"port": 80}})
@@ -200,22 +200,22 @@ def job(build, make_consul, address, relay_address):
         {"name": "pool", "wait": {"service": "web", "count": 1}, "with": {"members": "${service.web.endpoints}"}, "env": {"MEMBERS": "${with.members}"},
          "rerun_on": {"service": "web", "debounce": "100ms", "min_interval": "100ms"}, "run": {"local": {"program": "step"}}}]}})
     why = lambda: json.dumps(api.get("/v1/jobs/waits/why?task=pool"))  # noqa: E731
-    lab.wait_until("the task waits for a service that nobody has", lambda: '"waiting"' in why() and "unavailable" not in why(), 15)
+    lab.wait_until("the task waits for a service that does not exist", lambda: '"waiting"' in why() and "unavailable" not in why(), 15)
     relay.cut()
-    lab.wait_until("without Consul it waits on, and says why", lambda: '"waiting"' in why() and relay.url in why(), 20)
-    lab.say(f"      {why()[:300]}")
+    lab.wait_until("without Consul it keeps waiting, with the reason", lambda: '"waiting"' in why() and relay.url in why(), 20)
+    lab.log(f"      {why()[:300]}")
     relay.heal()
     put(consul, "catalog/register", web("passing"))
-    lab.wait_until("it runs when the service is there", lambda: lines() == ["10.0.0.1:80"], 40)
+    lab.wait_until("it runs when the service exists", lambda: lines() == ["10.0.0.1:80"], 40)
     put(consul, "catalog/register", {"Node": "n2", "Address": "10.0.0.2", "Service": {"Service": "web", "Port": 80}})
-    lab.wait_until("again when there is another member", lambda: lines() == ["10.0.0.1:80", "10.0.0.1:80,10.0.0.2:80"], 20)
+    lab.wait_until("it runs again for a second member", lambda: lines() == ["10.0.0.1:80", "10.0.0.1:80,10.0.0.2:80"], 20)
     relay.cut()
     time.sleep(3)
     relay.heal()
     time.sleep(3)
-    lab.equal("and not when Consul was lost and came back", len(lines()), 2)
+    lab.equal("but not after an outage of Consul", len(lines()), 2)
     put(consul, "catalog/deregister", {"Node": "n1"})
-    lab.wait_until("but still when a member goes", lambda: lines()[-1] == "10.0.0.2:80" and len(lines()) == 3, 40)
+    lab.wait_until("but again when a member is removed", lambda: lines()[-1] == "10.0.0.2:80" and len(lines()) == 3, 40)
     server.stop()
     relay.cut()
     consul.process.kill()
@@ -224,7 +224,7 @@ def job(build, make_consul, address, relay_address):
 def mirror(build, make_consul, address, ours_address):
     consul = make_consul(address)
     relay = Relay(ours_address, (address, 18500))
-    server = lab.Server(os.path.join(build, "orrery"), "mirror", arguments=["--catalog-consul-url", relay.url])
+    server = lab.Server(os.path.join(build, "orrery"), "mirror", arguments=["--catalog-consul-url", relay.url, "--catalog-consul-allow-plaintext"])
     server.start()
     api = server.api()
     listener = socket.create_server((ours_address, 8089))
@@ -239,27 +239,27 @@ def mirror(build, make_consul, address, ours_address):
     lab.equal("and tags", seen()[0]["Service"]["Tags"], ["real"])
     begin = time.monotonic()
     listener.close()
-    lab.wait_until("when it fails, Consul knows", lambda: seen("?passing") == [] and len(seen()) == 1, 20)
-    lab.say(f"      {time.monotonic() - begin:.1f} s after it went (it is looked at every second)")
+    lab.wait_until("its failure is in Consul", lambda: seen("?passing") == [] and len(seen()) == 1, 20)
+    lab.log(f"      {time.monotonic() - begin:.1f} s after it went (it is looked at every second)")
     listener = socket.create_server((ours_address, 8089))
-    lab.wait_until("and when it is back", lambda: len(seen("?passing")) == 1, 20)
+    lab.wait_until("and its recovery", lambda: len(seen("?passing")) == 1, 20)
     instance("api-1", tags=["real"], maintenance=True, maintenance_reason="disks")
     lab.wait_until("maintenance is a critical check there", lambda: seen("?passing") == [] and any(c["Notes"] == "disks" for c in seen()[0]["Checks"]), 10)
     instance("api-1", tags=["real"])
-    lab.wait_until("which goes with it", lambda: len(seen("?passing")) == 1 and len(seen()[0]["Checks"]) == 1, 10)
+    lab.wait_until("which ends with the maintenance", lambda: len(seen("?passing")) == 1 and len(seen()[0]["Checks"]) == 1, 10)
     api.put("/v1/catalognodes/agentless", {"kind": "CatalogNode", "name": "agentless", "spec": {"node": "agentless", "checks": [{"id": "power", "name": "power", "kind": "external", "initial": "critical"}]}})
-    lab.wait_until("a critical check of the machine takes its instances out there too", lambda: seen("?passing") == [], 10)
+    lab.wait_until("a critical check of the node makes its instances critical in Consul, too", lambda: seen("?passing") == [], 10)
     api.delete("/v1/catalognodes/agentless")
-    lab.wait_until("and goes", lambda: len(seen("?passing")) == 1, 10)
+    lab.wait_until("and ends", lambda: len(seen("?passing")) == 1, 10)
     # Another id and another node: the old place is left.
     api.put("/v1/nodes/other", lab.node("other", address=ours_address))
     api.put("/v1/instances/api-1", {"kind": "Instance", "name": "api-1", "spec": {"service": "api", "node": "other"}})
-    lab.wait_until("an instance that moved is at its new place only", lambda: [one["Node"]["Node"] for one in seen()] == ["other"], 10)
+    lab.wait_until("an instance that moved is only on its new node", lambda: [one["Node"]["Node"] for one in seen()] == ["other"], 10)
     instance("api-1", tags=["real"])
     lab.wait_until("and back", lambda: [one["Node"]["Node"] for one in seen()] == ["agentless"], 10)
     # Others' services on a node of ours are others'.
     put(consul, "catalog/register", {"Node": "agentless", "Address": ours_address, "SkipNodeUpdate": True, "Service": {"Service": "theirs", "Port": 1}})
-    # Removed while Consul could not be told, by a server that then died: found by its mark.
+    # Removed while Consul was unavailable, by a server that then died: found by its mark.
     relay.cut()
     api.delete("/v1/instances/api-1")
     time.sleep(0.5)
@@ -267,8 +267,8 @@ def mirror(build, make_consul, address, ours_address):
     relay.heal()
     lab.equal("Consul still has it", len(seen()), 1)
     server.start()
-    lab.wait_until("what is not ours any more is taken out after a restart", lambda: seen() == [], 30)
-    lab.equal("what is another's stays", len(get(consul, "catalog/service/theirs")), 1)
+    lab.wait_until("instances removed during a restart are deregistered", lambda: seen() == [], 30)
+    lab.equal("registrations of others stay", len(get(consul, "catalog/service/theirs")), 1)
     api = server.api()
     # Changes that Consul missed, while the server lived.
     relay.cut()
@@ -276,22 +276,23 @@ def mirror(build, make_consul, address, ours_address):
     instance("api-3", id="api-3", tags=["later"])
     time.sleep(1)
     relay.heal()
-    lab.wait_until("what Consul missed is caught up with", lambda: ids() == ["api-2", "api-3"], 40)
+    lab.wait_until("changes during an outage of Consul are caught up on", lambda: ids() == ["api-2", "api-3"], 40)
     # A host with an agent is the agent's.
     api.put("/v1/nodes/agent1", lab.node("agent1", address=address))
+    api.put("/v1/services/own", {"kind": "Service", "name": "own", "spec": {"port": 8090}})
     api.put("/v1/instances/own", {"kind": "Instance", "name": "own", "spec": {"service": "own", "node": "agent1"}})
     time.sleep(2)
-    lab.equal("a host that runs an agent is left to it", get(consul, "catalog/service/own"), [])
+    lab.equal("a node that runs a Consul agent is not changed", get(consul, "catalog/service/own"), [])
     # It comes back without anything.
     consul.process.kill()
     consul = make_consul(address)
     begin = time.monotonic()
-    lab.wait_until("a Consul that came back empty is given everything again", lambda: ids() == ["api-2", "api-3"], 90)
-    lab.say(f"      {time.monotonic() - begin:.0f} s after it was back")
+    lab.wait_until("an empty Consul gets all instances again", lambda: ids() == ["api-2", "api-3"], 90)
+    lab.log(f"      {time.monotonic() - begin:.0f} s after it was back")
     for name in ("api-2", "api-3"):
         api.delete(f"/v1/instances/{name}")
-    lab.wait_until("what is removed goes", lambda: seen() == [], 10)
-    lab.wait_until("and with the last instance its node", lambda: "agentless" not in [node["Node"] for node in get(consul, "catalog/nodes")], 90)
+    lab.wait_until("a removed instance is deregistered", lambda: seen() == [], 10)
+    lab.wait_until("and its node with the last instance", lambda: "agentless" not in [node["Node"] for node in get(consul, "catalog/nodes")], 90)
     server.stop()
     relay.cut()
     consul.process.kill()

@@ -1,4 +1,4 @@
-"""Programs that were written for Consul, unchanged, against us."""
+"""Unchanged clients of Consul with orrery as their server."""
 import json
 import os
 import subprocess
@@ -25,7 +25,7 @@ def consul_cli(peers, ours):
     lab.contains("services with tags", cli("catalog", "services", "-tags"), "many", "Even,Odd")
     lab.contains("datacenters", cli("catalog", "datacenters"), "dc1")
     cli("kv", "put", "cli/one", "first")
-    lab.equal("a key comes back", cli("kv", "get", "cli/one").strip(), "first")
+    lab.equal("a key is read back", cli("kv", "get", "cli/one").strip(), "first")
     cli("kv", "put", "-cas", "-modify-index=0", "cli/two", "second")
     cli("kv", "put", "-cas", "-modify-index=1", "cli/two", "third", status=1)
     lab.equal("keys below", cli("kv", "get", "-keys", "cli/").split(), ["cli/one", "cli/two"])
@@ -34,7 +34,7 @@ def consul_cli(peers, ours):
     cli("kv", "delete", "-recurse", "cli/")
     cli("kv", "get", "cli/one", status=1)
     cli("kv", "import", "-", stdin=exported)
-    lab.equal("what was exported is imported", cli("kv", "get", "cli/two").strip(), "second")
+    lab.equal("an export can be imported", cli("kv", "get", "cli/two").strip(), "second")
     definition = lab.write_file(os.path.join(lab.scratch(), "web.json"), json.dumps({"service": {"name": "fromcli", "port": 8088, "tags": ["x"], "check": {"ttl": "60s"}}}))
     cli("services", "register", definition)
     lab.contains("it is there", cli("catalog", "services"), "fromcli")
@@ -48,10 +48,10 @@ def consul_cli(peers, ours):
     lab.check("a lock was taken and the command run", os.path.exists(marker))
     # Two who want the same lock: the second waits for the first.
     first = subprocess.Popen([program, "lock", "cli/lock2", "sleep 2"], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    lab.wait_until("the first has the lock", lambda: "Session" in str(differential.as_value(differential.request(ours.http, "GET", "kv/cli/lock2/.lock")[2])), 10)
+    lab.wait_until("the first client has the lock", lambda: "Session" in str(differential.as_value(differential.request(ours.http, "GET", "kv/cli/lock2/.lock")[2])), 10)
     begin = time.monotonic()
     cli("lock", "cli/lock2", "true", seconds=40)
-    lab.check(f"the second waited {time.monotonic() - begin:.1f} s for it", time.monotonic() - begin > 0.7)
+    lab.check(f"the second client waited {time.monotonic() - begin:.1f} s for it", time.monotonic() - begin > 0.7)
     first.wait(10)
     watch = subprocess.Popen([program, "watch", "-type=key", "-key=cli/watched", "cat"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     time.sleep(0.5)
@@ -85,8 +85,8 @@ def consul_template(peers, ours):
     differential.request(ours.http, "PUT", "catalog/register", {"Node": "m9", "Address": "10.1.0.9", "Service": {"ID": "many9", "Service": "many", "Port": 8009}})
     lab.wait_until("a new member is rendered", lambda: "server m9 10.1.0.9:8009" in open(out).read(), 15)
     differential.request(ours.http, "PUT", "catalog/register", {"Node": "m9", "Address": "10.1.0.9", "Check": {"Name": "c", "Status": "critical"}})
-    lab.wait_until("a member that fails is taken out", lambda: "server m9" not in open(out).read(), 15)
-    lab.say(f"consul-template followed three changes within {time.monotonic() - begin:.1f} s")
+    lab.wait_until("a failing member is removed", lambda: "server m9" not in open(out).read(), 15)
+    lab.log(f"consul-template followed three changes within {time.monotonic() - begin:.1f} s")
     process.kill()
 
 
@@ -104,6 +104,6 @@ def prometheus(peers, ours):
     lab.wait_until("Prometheus finds all members", lambda: set(found) >= {"m1", "m2", "m3", "m4", "m5"}, 30)
     lab.equal("with address and tags", (found["m1"]["__address__"], found["m1"]["__meta_consul_tags"]), ("10.1.0.1:8001", ",Odd,"))
     differential.request(ours.http, "PUT", "catalog/deregister", {"Node": "m5"})
-    lab.wait_until("and follows when one goes", lambda: "m5" not in found, 30)
+    lab.wait_until("and removes a member that is deregistered", lambda: "m5" not in found, 30)
     child.stdin.close()
     child.wait(10)

@@ -1,4 +1,4 @@
-"""The same requests to a real Consul and to us, in step; what they answer must be the same but for what is listed here with a reason."""
+"""The same requests to a real Consul and to orrery, in step. The responses must be equal except for differences that are listed here with a reason."""
 import http.client
 import json
 import re
@@ -7,7 +7,7 @@ import urllib.parse
 
 import orrery_lab as lab
 
-# (request, place in the answer, why). Both are regular expressions. The list is repeated for people in docs/catalog.md.
+# (request, place in the answer, why). Both are regular expressions. The list is repeated for people in docs/consul-api.md.
 HTTP_DIFFERENCES = [
     (r".*", r"(.*\.)?(CreateIndex|ModifyIndex)$", "indexes count the writes of another store"),
     (r".*", r"(.*\.)?(ID|NodeID)$", "ids of nodes and sessions are made up by each"),
@@ -15,7 +15,7 @@ HTTP_DIFFERENCES = [
     (r"GET /v1/agent/self", r"(DebugConfig|Stats|Coord|xDS|Config\.Revision|Config\.Server|Member|Meta).*", "internals of the program"),
     (r"GET /v1/agent/members", r".*(Tags|Port).*", "gossip: there is none"),
     (r"GET /v1/catalog/(services|node)", r"(Services\.)?consul$", "the service of Consul's own servers: we have no such port"),
-    (r"GET /v1/(health|agent)/", r".*\.Output$", "we look within a second of the registration, Consul within the first interval; and we show what a check says at once, where Consul waits up to five minutes if its status is the same"),
+    (r"GET /v1/(health|agent)/", r".*\.Output$", "we probe within a second of the registration, Consul within the first interval; and we show what a check says at once, where Consul waits up to five minutes if its status is the same"),
     (r"GET /v1/(health|agent)/", r"(.*\.)?(Interval|Timeout)$", "Consul shows a ttl check's interval as 0s where it was registered by itself, and as nothing where it came with its service: here it is always nothing"),
     (r"GET /v1/agent/service/", r"ContentHash$", "a sum over internals"),
     (r"GET /v1/status/", r".*", "the address of Consul's servers among themselves"),
@@ -126,7 +126,7 @@ def request(url, method, path, body=None, seconds=30):
 
 
 def leader(url, registered=True):
-    """There is one, and (where anybody may look) the server's own node is in the catalog."""
+    """A leader exists, and (if anonymous clients may read) the server's own node is in the catalog."""
     try:
         status, _, body = request(url, "GET", "status/leader")
         return status == 200 and json.loads(body) != "" and (not registered or request(url, "GET", "health/node/agent1")[2] not in (b"[]", b"null"))
@@ -135,7 +135,7 @@ def leader(url, registered=True):
 
 
 def differences(left, right, path=""):
-    """Places at which two JSON values differ."""
+    """The paths at which two JSON values differ."""
     if isinstance(left, dict) and isinstance(right, dict):
         for key in sorted(set(left) | set(right)):
             here = f"{path}.{key}" if path else key
@@ -178,7 +178,7 @@ def compare_http(consul, ours):
             for name, value in names[which].items():
                 text = text.replace(value, "$" + name)
             answers.append((status, headers, text))
-        # What Consul writes to its catalog a moment later must be there before the next step looks.
+        # What Consul writes to its catalog a moment later must be there before the next step reads it.
         if method == "PUT" and path.startswith("agent/"):
             time.sleep(0.15)
         found = []
@@ -207,18 +207,18 @@ def compare_http(consul, ours):
         if left:
             different += 1
             shown = json.dumps(body)[:100] if body is not None else ""
-            lab.say(f"DIFFERS {asked} {shown}")
+            lab.log(f"DIFFERS {asked} {shown}")
             for place, a, b in left[:6]:
-                lab.say(f"          {place}: Consul {str(a)[:160]!r}, we {str(b)[:160]!r}")
+                lab.log(f"          {place}: Consul {str(a)[:160]!r}, we {str(b)[:160]!r}")
         else:
             same += 1
     for i, (r, p, why) in enumerate(HTTP_DIFFERENCES):
-        lab.check(f"a listed difference is there: {why[:90]}", i in used, f"nothing differs any more at {r} {p}: take it off the list")
+        lab.check(f"a listed difference occurs: {why[:90]}", i in used, f"nothing differs any more at {r} {p}: take it off the list")
     return same, different
 
 
 def in_order(path, value):
-    """What comes in the order of random ids or of a map is put in an order of ours."""
+    """Sorts lists whose order follows random ids or a map."""
     if isinstance(value, list) and value and isinstance(value[0], dict) and "LockDelay" in value[0]:
         return sorted(value, key=lambda s: (s["Name"], s["LockDelay"], s["Behavior"]))
     if path.startswith("catalog/services") and isinstance(value, dict):
@@ -231,7 +231,7 @@ def in_order(path, value):
 
 
 def address_matters(a, b, consul, ours):
-    """Addresses may differ only where they are each side's own."""
+    """Addresses may differ only if each side has its own."""
     return not (consul.dns[0] in str(a) and ours.dns[0] in str(b))
 
 
@@ -239,21 +239,21 @@ def address_matters(a, b, consul, ours):
 
 SOA = "consul. 0 SOA ns.consul. hostmaster.consul. serial 3600 600 86400 0"
 
-# (question, {place: (Consul's, ours)}, why). Every place that differs must be named with exactly what stands there; the list is repeated for people in docs/catalog.md.
+# (question, {place: (Consul's, ours)}, why). Every difference must be listed with both exact values; the list is repeated for people in docs/consul-api.md.
 DNS_DIFFERENCES = [
     (r"db\.service\.consul (TXT|MX) .*", {"answer": (["db.service.consul. 0 A 10.0.0.5"], []), "authority": ([], [SOA])},
-     "Consul answers a question for TXT or MX of a service with its addresses; that is no answer to it: we say that there is none (NODATA)"),
+     "Consul answers a question for TXT or MX of a service with its addresses; that does not answer the query: we return NODATA"),
     (r"(service\.|node\.)?consul A .*", {"rcode": ("NXDOMAIN", "NOERROR")},
      "names with others below them exist: NXDOMAIN would deny those too (RFC 8020), and ends the search of resolvers that ask label by label"),
     (r"many\.service\.consul A-CH .*", {"rcode": ("NOERROR", "REFUSED"), "aa": (True, False), "answer": (lambda shown: shown == 3 or len(shown) == 5, lambda shown: shown in (0, [])), "additional": (0, [])}, "Consul answers other classes with records of class IN; we refuse"),
     (r"large\.service\.consul A udp 1232", {"answer": (74, 73), "tc": (False, True), "edns": (False, True)},
-     "what does not fit is said to be missing (TC, RFC 2181 9); Consul says so only with enable_truncate, and leaves out EDNS, whose bytes are one member"),
+     "a truncated answer has TC (RFC 2181 9); Consul sets it only with enable_truncate, and leaves out EDNS, whose bytes are one member"),
     (r"large\.service\.consul SRV udp 1232", {"answer": (lambda shown: 0 < shown < 30, 30), "additional": (lambda shown: shown > 0, 0), "tc": (False, True), "edns": (False, True)},
      "as above; and members come before the addresses of their nodes: an answer that does not fit has as many members as do"),
     (r"many\.service\.consul A udp 512", {"edns": (False, True)}, "an answer to a query with EDNS has EDNS (RFC 6891 6.1.1); Consul leaves it out when it trims"),
-    (r"zz\.addr\.dc1\.consul A .*", {"rcode": ("NOERROR", "NXDOMAIN"), "authority": ([], [SOA])}, "a name that is no address does not exist; Consul says that it does, without records"),
+    (r"zz\.addr\.dc1\.consul A .*", {"rcode": ("NOERROR", "NXDOMAIN"), "authority": ([], [SOA])}, "a name that is no address does not exist; Consul answers NOERROR without records"),
     (r"1\.1\.1\.1\.in-addr\.arpa PTR .*", {"rcode": ("SERVFAIL", "REFUSED"), "ra": (True, False)},
-     "a reverse name that is not ours is refused; Consul, which has nobody to ask, fails, and says that it would have asked"),
+     "a reverse name that is not ours is refused; Consul, which has no recursor, answers SERVFAIL with RA"),
     (r"example\.org A udp 1232", {"edns": (False, True)}, "an answer to a query with EDNS has EDNS (RFC 6891 6.1.1)"),
 ]
 
@@ -305,14 +305,14 @@ def ask(side, name, kind, edns, tcp):
 
 
 def without_choice(answer, whole):
-    """Which of many members a trimmed answer shows is chance; how many is not."""
+    """A trimmed answer has a random choice of members, but a fixed number."""
     if len(answer["answer"]) < whole:
         return {**answer, "answer": len(answer["answer"]), "additional": len(answer["additional"])}
     return answer
 
 
 def allowed_dns(asked, found):
-    """The reason listed for just these differences, or None."""
+    """The listed reason for exactly these differences, or None."""
     fits = lambda wanted, seen: wanted(seen) if callable(wanted) else wanted == seen  # noqa: E731
     for i, (pattern, places, _) in enumerate(DNS_DIFFERENCES):
         if re.fullmatch(pattern, asked) and {place for place, _, _ in found} <= set(places) and \
@@ -342,11 +342,11 @@ def compare_dns(consul, ours):
             used.append(reason)
             continue
         different += 1
-        lab.say(f"DIFFERS {asked}")
+        lab.log(f"DIFFERS {asked}")
         for place, a, b in found:
-            lab.say(f"          {place}: Consul {str(a)[:200]}, we {str(b)[:200]}")
+            lab.log(f"          {place}: Consul {str(a)[:200]}, we {str(b)[:200]}")
     for i, (pattern, _, why) in enumerate(DNS_DIFFERENCES):
-        lab.check(f"a listed difference is there ({used.count(i)} times): {why[:90]}", i in used, f"nothing differs any more at {pattern}: take it off the list")
+        lab.check(f"a listed difference occurs ({used.count(i)} times): {why[:90]}", i in used, f"nothing differs any more at {pattern}: take it off the list")
     return same, len(used), different
 
 
@@ -354,7 +354,7 @@ def compare_dns(consul, ours):
 
 
 def compare_blocking(consul, ours):
-    """Both block until the thing asked about changes, and no longer than they were asked to."""
+    """Both block until the queried object changes, and at most for the requested time."""
     import threading
     for which, side in (("Consul", consul), ("we", ours)):
         request(side.http, "PUT", "catalog/register", {"Node": "b1", "Address": "10.4.0.1", "Service": {"Service": "blocked", "Port": 1}})
@@ -381,7 +381,7 @@ def compare_blocking(consul, ours):
             begin = time.monotonic()
             request(side.http, "PUT", *change)
             thread.join(25)
-            lab.check(f"{which}: {path} comes back with the change, {1000 * (result['end'] - begin):.0f} ms after", result["took"] < 10 and int(result["answer"][1]["X-Consul-Index"]) > int(index))
+            lab.check(f"{which}: {path} returns with the change, {1000 * (result['end'] - begin):.0f} ms after", result["took"] < 10 and int(result["answer"][1]["X-Consul-Index"]) > int(index))
         begin = time.monotonic()
         _, headers, _ = request(side.http, "GET", "kv/blocked")
         _, again, _ = request(side.http, "GET", f"kv/blocked?index={headers['X-Consul-Index']}&wait=1s")

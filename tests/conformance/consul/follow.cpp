@@ -1,5 +1,5 @@
-// consul_follow URL SERVICE [TOKEN [WAIT GRACE]]: prints who is in the service each time that changes, or why nobody knows, until
-// standard input ends. Blocking queries wait WAIT seconds and are given up GRACE seconds later.
+// consul_follow URL SERVICE [TOKEN [WAIT GRACE]]: prints the members of the service when they change, or why they are unavailable,
+// until the end of standard input. Blocking queries wait WAIT seconds and fail GRACE seconds later.
 #include "drivers/consul/consul.h"
 
 #include <boost/asio/co_spawn.hpp>
@@ -62,7 +62,7 @@ int main(int argc, char** argv) {
         options.wait = std::chrono::seconds(std::atoi(argv[4]));
         options.grace = std::chrono::seconds(std::atoi(argv[5]));
     }
-    options.first_backoff = options.longest_backoff = std::chrono::milliseconds(200);
+    options.first_backoff = options.max_backoff = std::chrono::milliseconds(200);
     asio::io_context loop(1);
     asio::co_spawn(loop, follow(std::move(options), argv[2]), [](std::exception_ptr failed) {
         if (failed) std::rethrow_exception(failed);

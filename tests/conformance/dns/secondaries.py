@@ -1,4 +1,4 @@
-"""Secondaries of a real `orrery server`: Knot and BIND hear of each change (NOTIFY), take the zone, signed or not, and serve what validates."""
+"""Secondaries of a real `orrery server`: Knot and BIND receive each NOTIFY, transfer the zone, signed or not, and serve records that validate."""
 import os
 import re
 import socket
@@ -10,7 +10,7 @@ import orrery_lab as lab
 from servers import Resolver, write
 from wire import holds
 
-SOON = 12  # seconds; without NOTIFY they would look again in an hour
+SOON = 12  # seconds; without NOTIFY they would refresh in an hour
 
 
 def dig(port, of, qtype="A", *more, server="127.0.0.1"):
@@ -27,20 +27,20 @@ def serial(port, of):
 
 
 class Deaf:
-    """A secondary that does not answer the first time it is told of a change, nor the second; then it does."""
+    """A secondary that does not answer the first two NOTIFY messages of a change; then it does."""
 
     def __init__(self):
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]
-        self.heard = []  # (time, packet)
+        self.received = []  # (time, packet)
         threading.Thread(target=self.run, daemon=True).start()
 
     def run(self):
         while True:
             packet, sender = self.socket.recvfrom(4096)
-            self.heard.append((time.monotonic(), packet))
-            if sum(one[12:] == packet[12:] for _, one in self.heard) > 2:
+            self.received.append((time.monotonic(), packet))
+            if sum(one[12:] == packet[12:] for _, one in self.received) > 2:
                 self.socket.sendto(packet[:2] + bytes([packet[2] | 0x80]) + packet[3:], sender)
 
 
@@ -79,16 +79,16 @@ controls {{ }};
     named = lab.Process("bind2", ["/usr/sbin/named", "-g", "-c", f"{folder}/named2.conf"])
     for name, port in ports.items():
         lab.wait_until(f"{name} runs", lambda port=port: "status:" in dig(port, zones[0], "SOA"), 20)
-    # At its start BIND asks for its zones. One that it is told of meanwhile it says that it will ask for again, and forgets it where that first question failed.
-    lab.wait_until("BIND has asked for what is not there yet", lambda: named.log_text().count("Transfer status: REFUSED") == len(zones), 20)
+    # At its start BIND queries for its zones. It queues a NOTIFY that arrives meanwhile, and drops it if that first query fails.
+    lab.wait_until("BIND has requested the zone before it exists", lambda: named.log_text().count("Transfer status: REFUSED") == len(zones), 20)
 
 
 def run(build, folder):
     plain, signed, dns = "plain.test", "signed.test", lab.free_port()
     others = {"Knot": lab.free_port(), "BIND": lab.free_port()}
     deaf = Deaf()
-    told = [f"127.0.0.1:{port}" for port in (*others.values(), deaf.port)]
-    server = lab.Server(os.path.join(build, "orrery"), "primary", arguments=["--dns-listen", f"*:{dns}", "--dns-transfer-to", "127.0.0.0/8", "--dns-notify", ",".join(told)])
+    notified = [f"127.0.0.1:{port}" for port in (*others.values(), deaf.port)]
+    server = lab.Server(os.path.join(build, "orrery"), "primary", arguments=["--dns-listen", f"*:{dns}", "--dns-rate-limit", "0", "--dns-transfer-to", "127.0.0.0/8", "--dns-notify", ",".join(notified)])
     server.start()
     start_secondaries(folder, dns, others, (plain, signed))
     api = server.api()
@@ -122,27 +122,27 @@ def run(build, folder):
     records = "www A 192.0.2.1\nalias CNAME www\n*.wild A 192.0.2.77\na.b.c A 192.0.2.9\nsub NS ns.sub\nns.sub A 192.0.2.99\n"
     put_zone(api, signed, records, signing_key="zone-key")
     follow("a signed zone is there", lambda port: "RRSIG" in dig(port, f"www.{signed}", "A", "+dnssec"), True)
-    ds = lab.wait_until("the zone's DS is told", lambda: api.get("/v1/zones/signed-test").get("status", {}).get("ds"), 10)
+    ds = lab.wait_until("the status has the DS of the zone", lambda: api.get("/v1/zones/signed-test").get("status", {}).get("ds"), 10)
     for name, port in others.items():
         unbound = Resolver(folder, f"unbound-{name.lower()}", {signed: (ds, port)})
         for of, qtype, wanted in ((f"www.{signed}", "A", "NOERROR ad"), (f"www.{signed}", "MX", "NOERROR ad"), (f"nothing.{signed}", "A", "NXDOMAIN ad"),
                                   (f"x.wild.{signed}", "A", "NOERROR ad"), (f"b.c.{signed}", "A", "NOERROR ad"), (f"alias.{signed}", "A", "NOERROR ad"),
                                   (f"sub.{signed}", "DS", "NOERROR ad"), (signed, "DNSKEY", "NOERROR ad")):
             seen = unbound.resolve(of, qtype)
-            holds(f"unbound validates what {name} has of us: {of} {qtype}", seen == wanted, seen)
-    of_signed = lambda: [one for one in deaf.heard if b"\6signed\4test\0" in one[1]]  # noqa: E731
-    lab.wait_until("who does not answer was told three times", lambda: len(of_signed()) >= 3, 10)
+            holds(f"unbound validates the answers of {name}: {of} {qtype}", seen == wanted, seen)
+    of_signed = lambda: [one for one in deaf.received if b"\6signed\4test\0" in one[1]]  # noqa: E731
+    lab.wait_until("a secondary that does not answer is notified three times", lambda: len(of_signed()) >= 3, 10)
     put_zone(api, signed, records + "new A 192.0.2.5\n", signing_key="zone-key")
     follow("a change of a signed zone follows", lambda port: short(port, f"new.{signed}"), ["192.0.2.5"])
 
-    # Who does not answer is told again: after 1 s, 2 s, ...
+    # A secondary that does not answer is notified again: after 1 s, 2 s, ...
     first = of_signed()[:3]
-    holds("a NOTIFY is one: opcode 4, AA, the SOA asked for", first[0][1][2:6] == b"\x24\0\0\1" and first[0][1].endswith(b"\x04test\0\0\6\0\1"), first[0][1].hex())
+    holds("a NOTIFY is one: opcode 4, AA, the SOA in the question", first[0][1][2:6] == b"\x24\0\0\1" and first[0][1].endswith(b"\x04test\0\0\6\0\1"), first[0][1].hex())
     gaps = [round(later[0] - earlier[0], 1) for earlier, later in zip(first, first[1:])]
     holds("lost ones are sent again after 1 s, then 2 s", len(gaps) == 2 and 0.9 <= gaps[0] <= 2 and 1.9 <= gaps[1] <= 3, gaps)
     holds("each with an id of its own", len({one[1][:2] for one in first}) == 3, [one[1][:2].hex() for one in first])
-    lab.wait_until("all have confirmed", lambda: server.metrics().get("orrery_zone_notifies_waiting") == 0, 30)
+    lab.wait_until("all have confirmed", lambda: server.metrics().get("orrery_zone_notifies_pending") == 0, 30)
     metrics = server.metrics()
-    holds("what was told is counted", metrics.get("orrery_zone_notifies_confirmed_total", 0) >= 12 and metrics.get("orrery_zone_notifies_given_up_total") == 0, {key: value for key, value in metrics.items() if "notif" in key})
-    holds("nobody complained", not [line for line in server.log_text().splitlines() if "will not be told" in line], server.log_text()[-1500:])
+    holds("notifications are counted", metrics.get("orrery_zone_notifies_confirmed_total", 0) >= 12 and metrics.get("orrery_zone_notifies_given_up_total") == 0, {key: value for key, value in metrics.items() if "notif" in key})
+    holds("no server complained", not [line for line in server.log_text().splitlines() if "refused the NOTIFY" in line], server.log_text()[-1500:])
     server.stop()

@@ -1,6 +1,7 @@
-// A zone served by the authoritative server alone: dns_serve PORT ORIGIN ZONE_FILE [KEY_FILE]. Who is at 127.0/9 may take the zone.
-// Two dynamic names: dyn, one of two addresses by weight, and geo, with another address for clients at 10.1.0.0/16. Reads commands,
-// "ds" (of the zone, if it is signed), "queries" (answered so far) and "received" (of packets), and ends with its input.
+// Serves a zone with the authoritative server alone: dns_serve PORT ORIGIN ZONE_FILE [KEY_FILE]. Clients at 127.0.0.0/9 may
+// transfer the zone. It has two dynamic names: dyn, one of two addresses by weight, and geo, with another address for clients
+// at 10.1.0.0/16. Reads the commands "ds" (of a signed zone), "queries" (answered so far) and "received" (UDP packets). Exits at
+// the end of its input.
 #include "dns/authority.h"
 
 #include <fmt/format.h>
@@ -32,28 +33,30 @@ int main(int count, char** arguments) {
     if (!origin.ok()) fail(origin.error().text());
     auto zone = parse_zone(text_of(arguments[3]), *origin);
     if (!zone.ok()) fail(zone.error().text());
-    const auto authority = std::make_shared<Authority>(Authority::Options{
-        .nsid = "lab", .cookies = {CookieSecret{1, 2, 3, 4}}, .transfer_to = {Prefix{.address = {127, 0, 0, 0}, .length = 9}}});
+    const auto authority =
+        std::make_shared<Authority>(Authority::Options{.nsid = "lab",
+                                                       .cookie_secrets = {CookieSecret{1, 2, 3, 4}},
+                                                       .transfer_to = {Prefix{.address = {127, 0, 0, 0}, .length = 9}}});
     Authority::Update update{.revision = 2026};
     update.zones.push_back(std::move(*zone));
-    Choice choice{.picking = Picking::one, .ttl = 30};
+    AnswerSet answer_set{.policy = SelectionPolicy::weighted, .ttl = 30};
     for (const std::uint8_t last : {1, 2})
-        choice.candidates.push_back({.v4 = std::array<std::uint8_t, 4>{198, 51, 100, last}, .weight = last, .identity = last});
+        answer_set.candidates.push_back({.v4 = std::array<std::uint8_t, 4>{198, 51, 100, last}, .weight = last, .identity = last});
     auto name = *origin;
     name.prepend("dyn");
-    update.names.emplace_back(name, Tailored{.choices = {choice}});
-    Tailored by_client;
+    update.dynamic_names.emplace_back(name, DynamicName{.answer_sets = {answer_set}});
+    DynamicName client_rules;
     for (const std::uint8_t last : {1, 2})
-        by_client.choices.push_back(
+        client_rules.answer_sets.push_back(
             {.candidates = {{.v4 = std::array<std::uint8_t, 4>{203, 0, 113, last}, .identity = last}}, .ttl = 30});
-    by_client.by_client.push_back({Prefix{.address = {10, 1}, .length = 16}, 1});
+    client_rules.client_rules.push_back({Prefix{.address = {10, 1}, .length = 16}, 1});
     name = *origin;
     name.prepend("geo");
-    update.names.emplace_back(name, std::move(by_client));
+    update.dynamic_names.emplace_back(name, std::move(client_rules));
     if (count > 4) {
         auto key = SigningKey::from_pem(text_of(arguments[4]));
         if (!key.ok()) fail(key.error().text());
-        update.keys.emplace_back(*origin, *key);
+        update.signing_keys.emplace_back(*origin, *key);
     }
     if (const auto done = authority->apply(std::move(update)); !done.ok()) fail(done.error().text());
     Server server({.port = static_cast<std::uint16_t>(std::atoi(arguments[1]))}, authority);

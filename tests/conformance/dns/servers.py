@@ -1,4 +1,4 @@
-"""The programs of this suite: our server alone, and a resolver that validates."""
+"""The programs of this suite: the DNS server alone, and a validating resolver."""
 import os
 import re
 import subprocess
@@ -21,19 +21,19 @@ class Ours:
                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         line = self.child.stdout.readline()
         if not line:
-            raise lab.Failed("our server did not start")
+            raise lab.Failed("the DNS server did not start")
         self.port = int(line)
 
-    def tell(self, what):
+    def command(self, what):
         self.child.stdin.write(what + "\n")
         self.child.stdin.flush()
         return self.child.stdout.readline().strip()
 
     def ds(self):
-        return self.tell("ds")
+        return self.command("ds")
 
     def queries(self):
-        return int(self.tell("queries"))
+        return int(self.command("queries"))
 
     def stop(self):
         self.child.stdin.close()
@@ -46,7 +46,7 @@ def ds_text(data):
 
 
 class Resolver:
-    """unbound, which asks one server for each zone and validates with the zone's DS. Names in any case (0x20), networks of clients."""
+    """unbound, which queries one server for each zone and validates with the zone's DS. Names in any case (0x20), networks of clients."""
 
     def __init__(self, folder, name, zones):
         self.port = lab.free_port()
@@ -75,7 +75,7 @@ remote-control:
         lab.wait_until(f"{name} answers", lambda: self.resolve(next(iter(zones)), "SOA") != "?", 20)
 
     def resolve(self, of, qtype="A", *more):
-        """Code and whether it is validated; with options of dig all that dig says."""
+        """Code and whether it is validated; with options of dig its whole output."""
         done = subprocess.run(["dig", "@127.0.0.1", "-p", str(self.port), of, qtype, "+dnssec", "+tries=1", "+time=5", *more], capture_output=True, text=True, timeout=20).stdout
         if more:
             return done

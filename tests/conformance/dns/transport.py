@@ -1,4 +1,4 @@
-"""What only shows on the wire: packets that no library sends, connections that wait, and the settings of a real `orrery server`."""
+"""Tests on the wire: packets that no library sends, waiting connections, and the settings of a real `orrery server`."""
 import contextlib
 import os
 import re
@@ -24,7 +24,7 @@ def connect(port, source="127.0.0.1"):
 
 
 def ask(one, packet):
-    """The answer over a connection, or nothing where it is closed."""
+    """The answer over a connection, or nothing if it is closed."""
     try:
         one.sendall(struct.pack(">H", len(packet)) + packet)
         head = one.recv(2, socket.MSG_WAITALL)
@@ -34,7 +34,7 @@ def ask(one, packet):
 
 
 def raw_packets(ours):
-    """Source port 0, and what the headers of our packets say."""
+    """Source port 0, and the headers of response packets."""
     try:
         raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_UDP)
     except PermissionError:
@@ -43,7 +43,7 @@ def raw_packets(ours):
         raw.settimeout(0.5)
         send = lambda port: raw.sendto(struct.pack(">4H", port, ours.port, 8 + len(query()), 0) + query(), ("127.0.0.1", 0))  # noqa: E731
 
-        def heard(port):
+        def received_from(port):
             """The IP packet that answers to this port."""
             end = time.monotonic() + 1
             while time.monotonic() < end:
@@ -55,43 +55,43 @@ def raw_packets(ours):
             return None
         plain.bind(("127.0.0.1", 0))
         port = plain.getsockname()[1]
-        received, answered = int(ours.tell("received")), ours.queries()
+        received, answered = int(ours.command("received")), ours.queries()
         send(port)
-        packet = heard(port)
-        holds("a question by hand is answered", packet is not None)
+        packet = received_from(port)
+        holds("a handmade query is answered", packet is not None)
         holds("answers may be fragmented: DF is off", packet is not None and not packet[6] & 0x40, packet and packet[:20].hex())
         send(0)
-        holds("source port 0 is dropped", heard(0) is None)
-        holds("though it arrived, and nobody looked at it", int(ours.tell("received")) == received + 2 and ours.queries() == answered + 1, (received, answered, ours.tell("received"), ours.queries()))
+        holds("source port 0 is dropped", received_from(0) is None)
+        holds("it arrived, and was not processed", int(ours.command("received")) == received + 2 and ours.queries() == answered + 1, (received, answered, ours.command("received"), ours.queries()))
 
 
 def crowds(ours):
-    """One client's connections, and everybody's."""
+    """Limits on the connections of one client and of all clients."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096) if hard != resource.RLIM_INFINITY else 4096, hard))
     other = connect(ours.port, "127.0.0.9")
-    holds("a client asks", len(ask(other, query())) > 12)
+    holds("a client sends a query", len(ask(other, query())) > 12)
     greedy = []
     for _ in range(120):
         greedy.append(connect(ours.port))
         ask(greedy[-1], query())
     holds("of 120 connections of one client the 20 that were idle longest are closed", all(is_closed(one) for one in greedy[:20]))
     holds("and the other 100 are not", all(len(ask(one, query())) > 12 for one in greedy[20:]))
-    holds("nor is that of another client", len(ask(other, query())) > 12)
+    holds("nor is the connection of another client", len(ask(other, query())) > 12)
     # 101 by now; a thousand is the limit.
     crowd = []
     for host in range(1, 11):
         for _ in range(95):
             crowd.append(connect(ours.port, f"127.0.1.{host}"))
             ask(crowd[-1], query())
-    holds("beyond a thousand the longest idle make room", all(is_closed(one) for one in greedy[20:70]))
-    holds("for those who came last", all(len(ask(one, query())) > 12 for one in crowd[-50:]))
+    holds("beyond a thousand connections those idle longest are closed", all(is_closed(one) for one in greedy[20:70]))
+    holds("and the newest are served", all(len(ask(one, query())) > 12 for one in crowd[-50:]))
     for one in (other, *greedy, *crowd):
         one.close()
 
 
 class Waiting:
-    """Clients that cost a connection and give nothing: silent, in pieces, and never reading. Each has 30 s."""
+    """Slow clients: silent, sending in pieces, and never reading. Each is closed after 30 s."""
 
     def __init__(self, build):
         self.ours = Ours(build, ZONE)
@@ -113,8 +113,8 @@ class Waiting:
 
     def check(self):
         time.sleep(max(0, self.begin + 33 - time.monotonic()))
-        holds("who is silent for 30 s is closed", is_closed(self.silent))
-        holds("who sends a question in pieces for 30 s is closed", is_closed(self.pieces))
+        holds("a client that is silent for 30 s is closed", is_closed(self.silent))
+        holds("a client that sends a query in pieces for 30 s is closed", is_closed(self.pieces))
         self.deaf.settimeout(5)
         got = 0
         with contextlib.suppress(ConnectionError, socket.timeout):
@@ -122,7 +122,7 @@ class Waiting:
                 got += len(part)
                 if got > 50_000_000:
                     break
-        holds("who does not read for 30 s is closed", got < 50_000_000 and self.closed(self.deaf), got)
+        holds("a client that does not read for 30 s is closed", got < 50_000_000 and self.closed(self.deaf), got)
         self.ours.stop()
 
     @staticmethod
@@ -136,7 +136,7 @@ class Waiting:
 
 
 def settings(build, folder):
-    """A real server at every address, with all that can be set."""
+    """A real server on all addresses, with every setting."""
     dns, log = lab.free_port(), f"{folder}/questions"
     server = lab.Server(os.path.join(build, "orrery"), "open", arguments=[
         "--dns-listen", f"*:{dns}", "--dns-threads", "2", "--dns-id", "pop1", "--dns-version", "ours 1", "--dns-rate-limit", "20", "--dns-rate-limit-exempt", "127.0.0.8/32",
@@ -145,19 +145,19 @@ def settings(build, folder):
     put_zone(server.api(), "open.test", "www A 192.0.2.1\n")
     for address in ("127.0.0.1", "127.0.0.77", "::1"):
         for more in ((), ("+tcp",)):
-            lab.wait_until("the zone is there", lambda: "192.0.2.1" in dig(dns, "www.open.test"), 10)
-            holds(f"answered from the address that was asked: {address} {' '.join(more)}", "192.0.2.1" in dig(dns, "www.open.test", "A", *more, server=address), address)
+            lab.wait_until("the zone is served", lambda: "192.0.2.1" in dig(dns, "www.open.test"), 10)
+            holds(f"answered from the address that was queried: {address} {' '.join(more)}", "192.0.2.1" in dig(dns, "www.open.test", "A", *more, server=address), address)
     sockets = subprocess.run(["ss", "-uanmH", f"sport = :{dns}"], capture_output=True, text=True).stdout
     holds("a socket for each of two threads", len(re.findall(rf"^UNCONN.*:{dns} ", sockets, re.M)) == 2, sockets)
     buffers = [int(one) for one in re.findall(r"rb(\d+)", sockets)]
     with open("/proc/sys/net/core/rmem_max") as file:
-        holds("with a receive buffer as large as the machine allows", buffers and all(one >= min(8 << 20, 2 * int(file.read())) for one in buffers[:1]), sockets)
+        holds("with a receive buffer as large as the host allows", buffers and all(one >= min(8 << 20, 2 * int(file.read())) for one in buffers[:1]), sockets)
     holds("version.bind as set", '"ours 1"' in dig(dns, "version.bind", "TXT", "-c", "CH"), dig(dns, "version.bind", "TXT", "-c", "CH"))
     for name in ("id.server", "hostname.bind"):
         holds(f"{name} as set", '"pop1"' in dig(dns, name, "TXT", "-c", "CH"), dig(dns, name, "TXT", "-c", "CH"))
     holds("other names of CH are refused", "REFUSED" in dig(dns, "authors.bind", "TXT", "-c", "CH"))
     refused = dig(dns, "open.test", "AXFR", "+edns=0")
-    holds("a transfer that nobody allowed is refused", "Transfer failed" in refused, refused)
+    holds("a transfer that is not allowed is refused", "Transfer failed" in refused, refused)
     refused = dig(dns, "www.other.test")
     holds("dig shows why: not authoritative (EDE 20)", "EDE: 20 (Not Authoritative)" in refused, refused)
 
@@ -177,11 +177,11 @@ def settings(build, folder):
     time.sleep(3)
     question = query(of="www.open.test", ar=1, tail=opt())
     whole, cut, got = burst("127.0.0.1", question)
-    holds("beyond the limit some are told to use TCP, others hear nothing", 50 <= whole <= 70 and 100 <= cut <= 250 and whole + cut < 300, (whole, cut))
+    holds("beyond the limit some are truncated, others are dropped", 50 <= whole <= 70 and 100 <= cut <= 250 and whole + cut < 300, (whole, cut))
     slipped = next(one for one in got if one[2] & 2)
-    holds("and are told why (EDE 0)", options_of(slipped).get(15) == b"\0\0rate limit" and not records(slipped)[0], options_of(slipped))
+    holds("and get the reason (EDE 0)", options_of(slipped).get(15) == b"\0\0rate limit" and not records(slipped)[0], options_of(slipped))
     whole, cut, _ = burst("127.0.0.8", question)
-    holds("a network that is exempt is not held to it", (whole, cut) == (400, 0), (whole, cut))
+    holds("an exempt network is not limited", (whole, cut) == (400, 0), (whole, cut))
     time.sleep(3)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
         one.bind(("127.0.0.1", 0))
@@ -189,7 +189,7 @@ def settings(build, folder):
         one.sendto(query(of="www.open.test", ar=1, tail=opt(options=option(10, b"clientck"))), ("127.0.0.1", dns))
         cookie = options_of(one.recv(4096))[10]
     whole, cut, _ = burst("127.0.0.1", query(of="www.open.test", ar=1, tail=opt(options=option(10, cookie))))
-    holds("nor is who shows a cookie of ours", (whole, cut) == (400, 0), (whole, cut))
+    holds("nor is a client with a valid server cookie", (whole, cut) == (400, 0), (whole, cut))
 
     # What was asked is in the log, in two files of a bounded size.
     time.sleep(0.3)
@@ -199,12 +199,12 @@ def settings(build, folder):
     time.sleep(0.3)
     lines = [line for name in (log + ".1", log) if os.path.exists(name) for line in open(name).read().splitlines()]
     pattern = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (udp|tcp) \S+ \S+ [A-Z0-9]+ (IN|CH) [A-Z]+ \d+"
-    holds("each question is a line in the log", lines and all(re.fullmatch(pattern, line) for line in lines) and re.search(r" udp 127\.0\.0\.8 Last\.open\.test A IN NXDOMAIN \d+$", lines[-1]), lines[-1:])
+    holds("each query is a line in the log", lines and all(re.fullmatch(pattern, line) for line in lines) and re.search(r" udp 127\.0\.0\.8 Last\.open\.test A IN NXDOMAIN \d+$", lines[-1]), lines[-1:])
     sizes = [os.path.getsize(name) for name in (log, log + ".1")]
     holds("in two files of at most 64 KiB", all(size <= 64 * 1024 for size in sizes), sizes)
     metrics = server.metrics()
-    logged, lost, asked = (metrics.get(f"orrery_zone_queries_{what}total", -1) for what in ("logged_", "unlogged_", ""))
-    holds("logged and lost are all that was asked", logged > 2000 and lost >= 0 and logged + lost == asked, (logged, lost, asked))
+    logged, lost, asked = (metrics.get(f"orrery_zone_{what}_total", -1) for what in ("queries_logged", "query_log_dropped", "queries"))
+    holds("logged and lost queries add up to all queries", logged > 2000 and lost >= 0 and logged + lost == asked, (logged, lost, asked))
     server.stop()
 
 

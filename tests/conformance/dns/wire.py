@@ -1,4 +1,4 @@
-"""Packets by hand, and what came of them: what the parts of this suite share."""
+"""Shared code of this suite: handmade packets and their responses."""
 import socket
 import struct
 
@@ -32,7 +32,7 @@ def holds(what, condition, seen=""):
         passed += 1
     else:
         failed += 1
-        lab.say(f"FAILED {what}: {seen}")
+        lab.log(f"FAILED {what}: {seen}")
 
 
 # --- packets ---------------------------------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ CODES = {0: "NOERROR", 1: "FORMERR", 2: "SERVFAIL", 3: "NXDOMAIN", 4: "NOTIMP", 
 
 
 def exchange(port, packet):
-    """What came back, in short: drop, or code, AA, TC, and how many records an answer has."""
+    """The response in short: drop, or code, AA, TC, and how many records an answer has."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
         one.settimeout(0.4)
         one.sendto(packet, ("127.0.0.1", port))
@@ -93,7 +93,7 @@ def skip_name(reply, at):
 
 
 def records(reply):
-    """Sections of records, each as it stands: where its owner is, type, TTL, data."""
+    """Sections of records, each as (offset of its owner, type, TTL, data)."""
     counts = struct.unpack(">4H", reply[4:12])
     at = 12
     for _ in range(counts[0]):

@@ -1,6 +1,6 @@
-"""Real ExternalDNS programs, one a cluster, hand their addresses to the server (their webhook protocol, we as the provider). Called by `run`.
+"""Real ExternalDNS programs, one for each cluster, send their addresses to the server (their webhook protocol, with orrery as the provider). Called by `run`.
 
-What a cluster wants is a file; `external-dns-wanted` tells it to ExternalDNS by its connector source, so that names are of our choice.
+What a cluster wants is a file; `external-dns-wanted` passes it to ExternalDNS by its connector source, so that the test chooses the names.
 """
 import contextlib
 import http.client
@@ -37,7 +37,7 @@ class Cluster:
         lab.write_file(self.file, json.dumps(endpoints))
 
     def round(self, server, path=None, seconds=60):
-        """One round of ExternalDNS: what it wants is made so."""
+        """One synchronization of ExternalDNS with its wanted records."""
         return subprocess.run([os.path.join(self.programs, "external-dns"), "--source=connector", f"--connector-source-server=127.0.0.1:{self.port}", "--provider=webhook",
                                f"--webhook-provider-url={server.url}{path or self.path}", f"--txt-owner-id={self.name}", "--registry=txt", "--policy=sync", "--metrics-address=127.0.0.1:0",
                                "--managed-record-types=A", "--managed-record-types=AAAA", "--managed-record-types=CNAME", "--once"],
@@ -89,7 +89,7 @@ def answers(port, name):
 
 
 def soon(what, condition, seen, seconds=15):
-    """Checks it, after a while where it takes one."""
+    """Waits until it holds, and checks it."""
     with contextlib.suppress(lab.Failed):
         lab.wait_until(what, condition, seconds, 0.1)
     return holds(what, condition(), seen())
@@ -116,48 +116,48 @@ def one_server(orrery, programs):
         cluster.want(endpoint("www", f"127.0.{i + 1}.1", ttl=20), endpoint(f"only-{cluster.name}", f"127.0.{i + 1}.1"), endpoint("alias", "elsewhere.example", kind="CNAME"),
                      {**endpoint("x", "192.0.2.1"), "dnsName": "www.elsewhere.test"})
         done = cluster.round(server)
-        holds(f"a round of {cluster.name}'s ExternalDNS ends well", done.returncode == 0, done.stderr[-1500:])
+        holds(f"a synchronization of {cluster.name}'s ExternalDNS succeeds", done.returncode == 0, done.stderr[-1500:])
     everyone = ["127.0.1.1", "127.0.2.1", "127.0.3.1"]
-    soon("one name that three clusters have is answered with the addresses of all", lambda: answers(dns, "www") == everyone, lambda: answers(dns, "www"))
+    soon("a name in three clusters is answered with the addresses of all three", lambda: answers(dns, "www") == everyone, lambda: answers(dns, "www"))
     holds("each address is a member at its cluster's site", {one["spec"]["site"] for one in members("www").values()} == {"amsterdam", "new-york", "san-francisco"}, members("www"))
     soon("a name of one cluster is answered, too", lambda: answers(dns, "only-nyc") == ["127.0.2.1"], lambda: answers(dns, "only-nyc"))
-    holds("what a cluster may not have is said in its status", any("alias.apps.test" in one for one in api.get("/v1/clusters/ams")["status"]["left_out"]), api.get("/v1/clusters/ams"))
-    holds("and is not answered", answers(dns, "alias") == [], answers(dns, "alias"))
+    holds("the status lists the names that the cluster may not own", any("alias.apps.test" in one for one in api.get("/v1/clusters/ams")["status"]["left_out"]), api.get("/v1/clusters/ams"))
+    holds("and such a name is not answered", answers(dns, "alias") == [], answers(dns, "alias"))
     texts = [one for one in api.all("clusterrecords") if one["spec"]["type"] == "TXT"]
-    holds("its registry is kept as it was given", len(texts) >= 6 and all("heritage=external-dns" in one["spec"]["endpoint"]["targets"][0] for one in texts), texts)
+    holds("the TXT records of its registry are stored unchanged", len(texts) >= 6 and all("heritage=external-dns" in one["spec"]["endpoint"]["targets"][0] for one in texts), texts)
     before = {cluster.name: changes(cluster) for cluster in clusters}
     rounds = [cluster.round(server).returncode for cluster in clusters]
-    holds("the next round finds what it owns and changes nothing", rounds == [0, 0, 0] and before == {cluster.name: changes(cluster) for cluster in clusters}, (rounds, before))
+    holds("the next synchronization finds the records that it owns and changes nothing", rounds == [0, 0, 0] and before == {cluster.name: changes(cluster) for cluster in clusters}, (rounds, before))
 
     # What happens in a cluster.
     services["nyc"].stop()
-    soon("an ingress that stops answering is left out, whatever its cluster says", lambda: answers(dns, "www") == ["127.0.1.1", "127.0.3.1"], lambda: answers(dns, "www"))
+    soon("an ingress that fails is withdrawn, although its cluster still lists it", lambda: answers(dns, "www") == ["127.0.1.1", "127.0.3.1"], lambda: answers(dns, "www"))
     why = api.get(f"/v1/loadbalancers/www.{DOMAIN}/decisions?limit=1")["items"]
-    holds("a record says why", why and "nyc-127-0-2-1" in json.dumps(why[0]), why)
+    holds("a record gives the reason", why and "nyc-127-0-2-1" in json.dumps(why[0]), why)
     services["nyc"].start()
     soon("and comes back", lambda: answers(dns, "www") == everyone, lambda: answers(dns, "www"))
     moved = Service("127.0.2.9", port)
     nyc.want(endpoint("www", "127.0.2.9", ttl=20), endpoint("only-nyc", "127.0.2.1"))
     done = nyc.round(server)
-    soon("an ingress with another address is answered by that", lambda: answers(dns, "www") == ["127.0.1.1", "127.0.2.9", "127.0.3.1"], lambda: (done.stderr[-500:], answers(dns, "www")))
+    soon("a changed ingress address is answered", lambda: answers(dns, "www") == ["127.0.1.1", "127.0.2.9", "127.0.3.1"], lambda: (done.stderr[-500:], answers(dns, "www")))
     nyc.want(endpoint("only-nyc", "127.0.2.1"))
     done = nyc.round(server)
-    soon("one that a cluster takes back is gone; the others' stay", lambda: answers(dns, "www") == ["127.0.1.1", "127.0.3.1"], lambda: (done.stderr[-500:], answers(dns, "www")))
+    soon("an address that a cluster removes is withdrawn; those of other clusters stay", lambda: answers(dns, "www") == ["127.0.1.1", "127.0.3.1"], lambda: (done.stderr[-500:], answers(dns, "www")))
     nyc.want()
     done = nyc.round(server)
-    holds("a name goes with its last member, and its pool and load balancer with it", done.returncode == 0 and answers(dns, "only-nyc") == [] and not members("only-nyc")
+    holds("the last member of a name is removed together with its pool and load balancer", done.returncode == 0 and answers(dns, "only-nyc") == [] and not members("only-nyc")
           and not [one for kind in ("pools", "loadbalancers") for one in api.all(kind) if one["name"].startswith("only-nyc")], (done.stderr[-500:], answers(dns, "only-nyc")))
 
     # What happens to us.
     server.kill()
     done = ams.round(server)
-    holds("a round while the server is away fails, and says so to ExternalDNS", done.returncode != 0, done.stderr[-300:])
+    holds("a synchronization fails while the server is down, and ExternalDNS gets the error", done.returncode != 0, done.stderr[-300:])
     server.start()
     api = server.api()
-    soon("after a kill of the server names are answered as before, without a word of ExternalDNS", lambda: answers(dns, "www") == ["127.0.1.1", "127.0.3.1"], lambda: answers(dns, "www"))
+    soon("after SIGKILL the server answers as before, without a new synchronization", lambda: answers(dns, "www") == ["127.0.1.1", "127.0.3.1"], lambda: answers(dns, "www"))
     before = changes(ams)
     done = ams.round(server)
-    holds("and the next round changes nothing", done.returncode == 0 and changes(ams) == before, (done.stderr[-500:], before, changes(ams)))
+    holds("and the next synchronization changes nothing", done.returncode == 0 and changes(ams) == before, (done.stderr[-500:], before, changes(ams)))
 
     # Many at once, and cut off in the middle.
     many = [endpoint(f"n{i}", f"127.1.{i // 250}.{i % 250 + 1}") for i in range(1000)]
@@ -165,11 +165,11 @@ def one_server(orrery, programs):
     status, seconds = nyc.post(server, whole)
     holds(f"1,000 names in one request, with their registry: {seconds:.1f} s, ExternalDNS waits 5 s", status == 204 and seconds < 5, (status, seconds))
     status, seconds = nyc.post(server, {"delete": whole["create"]})
-    holds(f"and taken back: {seconds:.1f} s", status == 204 and seconds < 5 and not any(one["name"].startswith("nyc-") for one in api.all("members")), (status, seconds))
+    holds(f"and removed: {seconds:.1f} s", status == 204 and seconds < 5 and not any(one["name"].startswith("nyc-") for one in api.all("members")), (status, seconds))
     nyc.want(*many)
     begin = time.monotonic()
     done = nyc.round(server)
-    holds(f"the same by a round of ExternalDNS: {time.monotonic() - begin:.1f} s with its start", done.returncode == 0, done.stderr[-1500:])
+    holds(f"the same in one synchronization of ExternalDNS: {time.monotonic() - begin:.1f} s with its start", done.returncode == 0, done.stderr[-1500:])
     soon("all of them are answered", lambda: answers(dns, "n999") == ["127.1.3.250"] or api.get(f"/v1/loadbalancers/n999.{DOMAIN}")["status"].get("panic"), lambda: answers(dns, "n999"))
     nyc.want()
     for after in (0.15, 0.4, 0.8):
@@ -188,26 +188,26 @@ def one_server(orrery, programs):
     nyc.want()
     left += nyc.round(server).returncode
     stray = [one["name"] for kind in ("members", "pools", "loadbalancers", "clusterrecords") for one in api.all(kind) if one["name"].startswith("nyc") or one["name"].startswith("n")]
-    holds("killed three times in the middle of a change: two rounds later nothing is left over", left == 0 and not stray, (left, stray[:10], len(stray)))
+    holds("killed three times in the middle of a change: two synchronizations later nothing is left over", left == 0 and not stray, (left, stray[:10], len(stray)))
 
     # A cluster that is no more.
     sfo.end()
     services["sfo"].stop()
-    soon("a cluster that vanishes is left out by its health", lambda: answers(dns, "www") == ["127.0.1.1"], lambda: answers(dns, "www"))
+    soon("the addresses of a cluster that fails are withdrawn by their probes", lambda: answers(dns, "www") == ["127.0.1.1"], lambda: answers(dns, "www"))
     refused = 0
     try:
         api.delete("/v1/clusters/sfo")
     except lab.Problem as problem:
         refused = problem.status
-    holds("its Cluster is not removed from under its members", refused == 409, refused)
+    holds("its Cluster cannot be removed while it has members", refused == 409, refused)
     api.post("/v1/clusters/sfo/forget")
     api.delete("/v1/clusters/sfo")
-    holds("until they are taken back for it", not [one for one in api.all("members") if one["spec"].get("site") == "san-francisco"] and answers(dns, "www") == ["127.0.1.1"], answers(dns, "www"))
+    holds("and can be removed after them", not [one for one in api.all("members") if one["spec"].get("site") == "san-francisco"] and answers(dns, "www") == ["127.0.1.1"], answers(dns, "www"))
 
     done = ams.round(server, ams.path[:-1] + ("0" if ams.path[-1] != "0" else "1"))
-    holds("with a wrong token nothing is had", done.returncode != 0, done.stderr[-500:])
-    holds("tokens are in no log", not any(cluster.token() in server.log_text() for cluster in clusters))
-    holds("no error is in the server's log", not server.complaints(), server.complaints()[:3])
+    holds("a wrong token is refused", done.returncode != 0, done.stderr[-500:])
+    holds("no token is in a log", not any(cluster.token() in server.log_text() for cluster in clusters))
+    holds("the server's log has no errors", not server.error_lines(), server.error_lines()[:3])
     holds("it stops cleanly", server.stop() == 0)
     for cluster in (ams, nyc):
         cluster.end()
@@ -216,7 +216,7 @@ def one_server(orrery, programs):
 
 
 def two_servers(orrery, programs):
-    """Both are asked to change the same cluster at once, again and again: whoever is not first is told so, and what stands is whole."""
+    """Two servers change the same cluster concurrently, repeatedly: the later change gets a conflict, and the stored result is complete."""
     etcd = lab.Etcd()
     key = os.path.join(lab.scratch("shared"), "secrets.key")
     servers = [lab.Server(orrery, name=f"both-{i}", store_url=etcd.url("both"), arguments=["--secrets-key-file", key]) for i in range(2)]
@@ -224,7 +224,7 @@ def two_servers(orrery, programs):
         server.start(40)
     api = servers[0].api()
     cluster = Cluster(programs, api, "ams", "amsterdam")
-    lab.wait_until("both know the cluster", lambda: cluster.post(servers[1], {})[0] == 204, 20)
+    lab.wait_until("both servers have the Cluster", lambda: cluster.post(servers[1], {})[0] == 204, 20)
     seen = {204: 0, 503: 0}
 
     def change(server, turn):
@@ -239,11 +239,11 @@ def two_servers(orrery, programs):
     for thread in threads:
         thread.join()
     last = [endpoint(f"n{k}", "192.0.2.200") for k in range(4)]
-    done = lab.wait_until("a last change is taken", lambda: cluster.post(servers[1], {"create": last, "delete": [endpoint(f"n{k}") for k in range(4, 8)]})[0] == 204, 20)
-    lab.wait_until("both know of it", lambda: api.get("/v1/clusters/ams?consistent")["status"]["records"] == 4, 20)
+    done = lab.wait_until("a last change is accepted", lambda: cluster.post(servers[1], {"create": last, "delete": [endpoint(f"n{k}") for k in range(4, 8)]})[0] == 204, 20)
+    lab.wait_until("both servers have it", lambda: api.get("/v1/clusters/ams?consistent")["status"]["records"] == 4, 20)
     wanted = {f"ams-192-0-2-200.n{k}.{DOMAIN}" for k in range(4)}
     members = {one["name"] for one in api.all("members")}
-    holds(f"two servers that change one cluster at once: {seen.get(204)} changes made, {seen.get(503)} told to try again, and what stands is whole",
+    holds(f"two servers that change one cluster at once: {seen.get(204)} changes made, {seen.get(503)} asked to retry, and the stored result is complete",
           done and set(seen) == {204, 503} and members == wanted, (seen, members ^ wanted))
     for server in servers:
         server.stop()

@@ -1,9 +1,8 @@
-// Reads the health of load balancers from an Octavia, again and again, and writes what it amounts to, one JSON line a round.
-//   octavia_follow SETTINGS.json     {"keystone", "user", "password", "project", "endpoint", "ids": [...], "least_members": 1}
+// Reads the health of load balancers from an Octavia periodically, and prints the outcomes, one JSON line for each reading.
+//   octavia_follow SETTINGS.json     {"keystone", "user", "password", "project", "endpoint", "ids": [...], "min_members": 1}
 #include "core/text.h"
 #include "drivers/octavia/octavia.h"
 #include "drivers/rest/rest.h"
-#include "health/source.h"
 #include "net/http_client.h"
 
 #include <boost/asio/co_spawn.hpp>
@@ -24,20 +23,20 @@ using namespace std::chrono_literals;
 asio::awaitable<void> follow(asio::io_context& loop, json::value settings) {
     net::HttpClient client(loop.get_executor(), {});
     OpenstackLogin login;
-    login.url = text_at(&settings, "keystone");
-    login.user = text_at(&settings, "user");
-    login.password = text_at(&settings, "password");
-    login.project = text_at(&settings, "project");
+    login.url = text_at(as_object(settings), "keystone");
+    login.user = text_at(as_object(settings), "user");
+    login.password = text_at(as_object(settings), "password");
+    login.project = text_at(as_object(settings), "project");
     auto session = OpenstackSession::make(client, real_clock(), "octavia.keystone", std::move(login));
     if (!session.ok()) {
         std::cerr << session.error().text() << "\n";
         co_return;
     }
     auto source =
-        octavia_source(std::move(*session), {.endpoint = text_at(&settings, "endpoint"),
-                                             .least_members = static_cast<int>(number_at(&settings, "least_members", 1))});
+        octavia_source(std::move(*session), {.endpoint = text_at(as_object(settings), "endpoint"),
+                                             .min_members = static_cast<int>(integer_at(as_object(settings), "min_members", 1))});
     std::vector<std::string> ids;
-    for (const auto& id : list_at(&settings, "ids")) ids.emplace_back(id.as_string());
+    for (const auto& id : array_at(as_object(settings), "ids")) ids.emplace_back(id.as_string());
     for (;;) {
         auto readings = co_await source->read(Context::background().with_timeout(15s), ids);
         json::object line;

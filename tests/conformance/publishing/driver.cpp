@@ -1,5 +1,5 @@
-// One path of publication by hand: reads its configuration from a file, then decisions as JSON lines from standard input, and
-// writes how each name stands, one JSON line a change. For suites that have a real DNS service at the other end.
+// One zone publisher without the engine: reads its configuration from a file and decisions as JSON lines from standard input, and
+// prints the publication status of each name, one JSON line for each change. For suites with a real DNS service.
 //   {"desire": "www.gslb.test.", "a": ["192.0.2.1"], "aaaa": [], "cname": "", "ttl": 30, "nodata": false, "reason": "..."}
 //   {"withdraw": "www.gslb.test."}   {"repair": "www.gslb.test."}   {"counts": true}
 #include "core/log.h"
@@ -8,7 +8,7 @@
 #include "drivers/powerdns/powerdns.h"
 #include "drivers/rest/rest.h"
 #include "drivers/rfc2136/rfc2136.h"
-#include "gslb/publication.h"
+#include "gslb/publish/zone_publisher.h"
 #include "net/http_client.h"
 #include "publishers.h"
 
@@ -35,14 +35,9 @@ namespace orrery::conformance {
 using namespace drivers;
 using gslb::RecordType;
 
-std::vector<std::string> texts(const json::value* of, std::string_view key) {
-    std::vector<std::string> out;
-    for (const auto& item : list_at(of, key))
-        if (item.is_string()) out.emplace_back(item.get_string());
-    return out;
-}
+std::vector<std::string> texts(const json::value* of, std::string_view key) { return texts_at(as_object(*of), key); }
 
-void say(const json::object& line) { std::cout << to_json_text(line) << std::endl; }
+void print_line(const json::object& line) { std::cout << to_json_text(line) << std::endl; }
 
 void show(const gslb::PublishStatus& status) {
     json::array servers;
@@ -50,26 +45,25 @@ void show(const gslb::PublishStatus& status) {
         servers.push_back(json::object{{"server", server.server}, {"agrees", server.agrees}, {"text", server.text}});
     json::object line{{"name", status.name},
                       {"state", name_of(status.state)},
-                      {"why", status.why},
+                      {"message", status.message},
                       {"desired", gslb::text_of(status.desired)},
                       {"observed", gslb::text_of(status.observed)},
                       {"last_error", status.last_error},
                       {"withheld", status.withheld},
-                      {"gone", status.gone},
+                      {"gone", status.removed},
                       {"servers", std::move(servers)}};
     if (status.time_to_publish) line["seconds"] = std::chrono::duration<double>(*status.time_to_publish).count();
-    say(line);
+    print_line(line);
 }
 
-Duration seconds(const json::value* of, std::string_view key, Duration otherwise) {
-    const auto text = text_at(of, key);
-    return text.empty() ? otherwise : std::move(parse_duration(text)).value_or(otherwise);
+Duration seconds(const json::value* of, std::string_view key, Duration default_value) {
+    return duration_at(as_object(*of), key, default_value);
 }
 
-void follow(gslb::Publication& path, const json::value& line) {
-    if (const auto name = text_at(&line, "desire"); !name.empty()) {
+void follow(gslb::ZonePublisher& path, const json::value& line) {
+    if (const auto name = text_at(as_object(line), "desire"); !name.empty()) {
         gslb::Desired desired;
-        const auto ttl = static_cast<std::uint32_t>(number_at(&line, "ttl", 30));
+        const auto ttl = static_cast<std::uint32_t>(integer_at(as_object(line), "ttl", 30));
         const auto add = [&](RecordType type, std::vector<std::string> values) {
             if (values.empty()) return;
             if (auto set = gslb::record_set(type, ttl, std::move(values)); set.ok())
@@ -79,19 +73,19 @@ void follow(gslb::Publication& path, const json::value& line) {
         };
         add(RecordType::a, texts(&line, "a"));
         add(RecordType::aaaa, texts(&line, "aaaa"));
-        if (const auto alias = text_at(&line, "cname"); !alias.empty()) add(RecordType::cname, {alias});
-        desired.empty_is_meant = flag_at(&line, "nodata", false);
-        desired.reason = text_at(&line, "reason");
+        if (const auto alias = text_at(as_object(line), "cname"); !alias.empty()) add(RecordType::cname, {alias});
+        desired.empty_is_meant = flag_at(as_object(line), "nodata", false);
+        desired.reason = text_at(as_object(line), "reason");
         path.desire(name, std::move(desired));
     }
-    if (const auto name = text_at(&line, "withdraw"); !name.empty()) path.withdraw(name);
-    if (const auto name = text_at(&line, "repair"); !name.empty()) path.repair(name);
-    if (at(&line, "counts") != nullptr) {
+    if (const auto name = text_at(as_object(line), "withdraw"); !name.empty()) path.withdraw(name);
+    if (const auto name = text_at(as_object(line), "repair"); !name.empty()) path.repair(name);
+    if (as_object(line).contains("counts")) {
         const auto counts = path.counts();
         json::object out{{"reads", counts.reads},       {"publishes", counts.publishes}, {"changes", counts.changes},
                          {"failures", counts.failures}, {"questions", counts.questions}, {"names", counts.names},
                          {"waiting", counts.waiting}};
-        say(json::object{{"counts", std::move(out)}});
+        print_line(json::object{{"counts", std::move(out)}});
     }
 }
 
@@ -105,21 +99,22 @@ asio::awaitable<void> run(asio::io_context& loop, json::value settings, int& sta
         co_return;
     }
     auto servers = name_servers();
-    gslb::Publication::Options options;
-    options.zone = text_at(&settings, "zone");
-    options.ownerships = {text_at(&settings, "owner"), flag_at(&settings, "repair", false), flag_at(&settings, "adopt", false)};
+    gslb::ZonePublisher::Options options;
+    options.zone = text_at(as_object(settings), "zone");
+    options.ownership_policy = {text_at(as_object(settings), "owner"), flag_at(as_object(settings), "repair", false),
+                                flag_at(as_object(settings), "adopt", false)};
     options.servers = texts(&settings, "servers");
-    options.look_every = seconds(&settings, "look_every", options.look_every);
+    options.poll_interval = seconds(&settings, "poll_interval", options.poll_interval);
     options.call_timeout = seconds(&settings, "call_timeout", options.call_timeout);
-    options.settle_within = seconds(&settings, "settle_within", options.settle_within);
-    options.longest_backoff = seconds(&settings, "longest_backoff", options.longest_backoff);
+    options.propagation_timeout = seconds(&settings, "settle_within", options.propagation_timeout);
+    options.max_backoff = seconds(&settings, "max_backoff", options.max_backoff);
     TaskGroup group(executor);
     {
-        gslb::Publication path(real_clock(), **publisher, servers.get(), options, show);
+        gslb::ZonePublisher path(real_clock(), **publisher, servers.get(), options, show);
         group.spawn(path.run(Context::make("conformance")));
         asio::posix::stream_descriptor input(executor, ::dup(0));
         asio::streambuf buffer;
-        say(json::object{{"ready", (*publisher)->description()}});
+        print_line(json::object{{"ready", (*publisher)->description()}});
         for (;;) {
             const auto [error, size] = co_await asio::async_read_until(input, buffer, '\n', asio::as_tuple(asio::use_awaitable));
             if (error) break;

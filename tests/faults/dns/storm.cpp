@@ -1,6 +1,6 @@
-// Questions nobody should ask, as fast as they are taken: dns_storm PORT bad|good COUNT SEED ORIGIN
-// Of every 64 one is a good one, for a name of the zone, whose answer is waited for, a few of them ahead: so the server reads every
-// one of them and drops none for want of room. Prints {"sent": N, "seconds": S, "good": G, "wrong": W}.
+// Sends malformed queries at the rate at which the server reads them: dns_storm PORT bad|good COUNT SEED ORIGIN
+// One of every 64 queries is valid, for a name of the zone. The program waits for its response, with a few of them in flight, so
+// the server reads every packet and the kernel drops none. Prints {"sent": N, "seconds": S, "good": G, "wrong": W}.
 #include "dns/message.h"
 
 #include <fmt/format.h>
@@ -49,7 +49,7 @@ Packet with_options(Packet packet, const Packet& options, std::uint32_t ttl = 0)
     return packet;
 }
 
-/// Good questions, to be spoiled.
+/// Valid queries, as input of the mutation.
 std::vector<Packet> seeds(const std::string& origin) {
     std::vector<Packet> out;
     for (const auto* label : {"www", "dyn", "geo", "alias", "x.wild", "nothing", "a.b.c", "big", "x.sub", "round", "*"})
@@ -65,34 +65,34 @@ std::vector<Packet> seeds(const std::string& origin) {
     return out;
 }
 
-class Spoiler {
+class Mutator {
 public:
-    Spoiler(std::uint64_t seed, std::vector<Packet> seeds) : random_(seed), seeds_(std::move(seeds)) {}
+    Mutator(std::uint64_t seed, std::vector<Packet> seeds) : random_(seed), seeds_(std::move(seeds)) {}
     void next(Packet& out) {
         out = seeds_[random_() % seeds_.size()];
         switch (random_() % 8) {
-        case 0: // nothing but noise
+        case 0: // random bytes
             out.resize(random_() % 600);
             for (auto& byte : out) byte = static_cast<std::uint8_t>(random_());
             break;
         case 1: out.resize(random_() % (out.size() + 1)); break;
-        case 2: // noise behind
+        case 2: // trailing random bytes
             for (auto more = random_() % 64; more > 0; --more) out.push_back(static_cast<std::uint8_t>(random_()));
             break;
-        case 3: // counts that lie
+        case 3: // wrong counts
             out[4 + random_() % 8] = static_cast<std::uint8_t>(random_());
             break;
         case 4: // pointers and labels of any length
             for (int i = 0; i < 3; ++i) out[12 + random_() % (out.size() - 12)] = static_cast<std::uint8_t>(0xC0 | random_());
             break;
-        case 5: // a piece twice
+        case 5: // a duplicated part
             out.insert(out.end(), out.begin() + static_cast<std::ptrdiff_t>(random_() % out.size()), out.end());
             break;
         default:
             for (auto flips = 1 + random_() % 6; flips > 0; --flips)
                 out[random_() % out.size()] = static_cast<std::uint8_t>(random_());
         }
-        if (out.size() >= 2) out[0] = out[1] = 0; // the numbers of good ones are not 0
+        if (out.size() >= 2) out[0] = out[1] = 0; // valid queries have ids other than 0
     }
 
 private:
@@ -106,7 +106,7 @@ int main(int count, char** arguments) {
     if (count != 6) fail("dns_storm PORT bad|good COUNT SEED ORIGIN");
     const bool bad = std::string_view(arguments[2]) == "bad";
     const auto total = std::strtoull(arguments[3], nullptr, 10);
-    Spoiler spoiler(std::strtoull(arguments[4], nullptr, 10), seeds(arguments[5]));
+    Mutator mutator(std::strtoull(arguments[4], nullptr, 10), seeds(arguments[5]));
     const auto good = write_query(0, named(std::string("www.") + arguments[5]), type::a);
     const int socket = ::socket(AF_INET, SOCK_DGRAM, 0);
     const int room = 8 << 20;
@@ -153,7 +153,7 @@ int main(int count, char** arguments) {
         const auto many = std::min<std::uint64_t>(batch, total - sent);
         for (std::size_t i = 0; i < many; ++i) {
             if (bad && i + 1 < many) {
-                spoiler.next(packets[i]);
+                mutator.next(packets[i]);
             } else {
                 packets[i] = good;
                 if (i + 1 == many) {

@@ -13,7 +13,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lab"))
 sys.dont_write_bytecode = True
-from orrery_lab import Failed, check, run, say, scratch  # noqa: E402
+from orrery_lab import Failed, check, log, run, scratch  # noqa: E402
 
 ORIGIN = "example.test"
 ZONE = """$TTL 300
@@ -42,7 +42,7 @@ class Served:
                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.port = int(self.child.stdout.readline() or 0)
 
-    def tell(self, what):
+    def command(self, what):
         self.child.stdin.write(what + "\n")
         self.child.stdin.flush()
         return self.child.stdout.readline().strip()
@@ -88,11 +88,11 @@ def lab(given):
     try:
         storm(build, served, "bad", 200_000, 99)
         resident = served.resident()
-        received = int(served.tell("received"))
+        received = int(served.command("received"))
         hit = storm(build, served, "bad", given.packets)
-        say(f"{hit['sent']:,} packets in {hit['seconds']:.1f} s: {hit['sent'] / hit['seconds']:,.0f}/s")
+        log(f"{hit['sent']:,} packets in {hit['seconds']:.1f} s: {hit['sent'] / hit['seconds']:,.0f}/s")
         check("the server runs", served.child.poll() is None)
-        arrived = int(served.tell("received")) - received
+        arrived = int(served.command("received")) - received
         check(f"all of them arrived ({arrived:,})", arrived >= hit["sent"] * 0.999)
         check(f"good questions in between were answered well ({hit['good']:,})", hit["wrong"] == 0 and hit["good"] >= hit["sent"] // 64 * 0.999, hit)
         grown = served.resident() - resident
@@ -107,7 +107,7 @@ def lab(given):
         check("the server runs after 9,000 rude connections", served.child.poll() is None)
         grown = served.resident() - resident
         check(f"it has not grown by the last 6,000 ({grown:,} kB over {resident:,} kB)", grown < 4096)
-        # Beside one that nobody has attacked, in turn: the machine itself is not as quick now as it was a minute ago.
+        # Compared with a server that is not attacked, measured alternately: the speed of the host changes from minute to minute.
         fresh = Served(build)
         try:
             pace = {served: [], fresh: []}

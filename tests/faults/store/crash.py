@@ -66,7 +66,7 @@ for number in range(rounds + 1):
             writer, count, at = map(int, rest)
             expected = fresh.get(writer, (counts[writer], 0))[0] + 1
             if count != expected:
-                fail(f"writer {writer} was told {count} after {expected - 1}")
+                fail(f"writer {writer} was acknowledged {count} after {expected - 1}")
             fresh[writer] = (count, at)
     if revision is None:
         killed_before_ready += 1

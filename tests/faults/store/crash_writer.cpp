@@ -1,9 +1,9 @@
 // Many writers on one SQLite store, to be killed at any instant: store_crash_writer PATH WRITERS
 //
-// Each writer counts in a key of its own, by compare-and-set, and in the same transaction makes a key that must not exist yet and
-// removes one it made ten steps ago. Every acknowledged step is told on standard output: "ack WRITER COUNT REVISION". At the start
-// it tells what the store holds: "has WRITER COUNT", "steps COUNT" for the keys made by steps, then "ready REVISION". It ends by
-// itself only when something is wrong.
+// Each writer counts in its own key, by compare-and-set, and in the same transaction creates a key that must not exist yet and
+// removes one it made ten steps ago. Every acknowledged step is printed on standard output: "ack WRITER COUNT REVISION". At the
+// start it prints what the store holds: "has WRITER COUNT", "steps COUNT" for the keys made by steps, then "ready REVISION". It
+// ends by itself only when something is wrong.
 
 #include "store/sqlite/sqlite_store.h"
 
@@ -48,11 +48,11 @@ asio::awaitable<void> count(Store& store, int writer) {
 asio::awaitable<void> run(asio::io_context& loop, std::string path, int writers) {
     // Small windows, so that garbage is collected and the log is folded in while we are being killed.
     SqliteOptions options{.path = path,
-                          .mirror = {.history_events = 3'000},
-                          .min_garbage = 1'000,
-                          .garbage_share = 1,
-                          .garbage_chunk = 200,
-                          .log_pages = 128};
+                          .mirror = {.max_history_events = 3'000},
+                          .min_superseded_rows = 1'000,
+                          .superseded_ratio = 1,
+                          .max_deletions_per_commit = 200,
+                          .wal_pages = 128};
     auto opened = co_await open_sqlite(Context::background(), loop.get_executor(), std::move(options));
     if (!opened.ok()) give_up(opened.error().text());
     auto& store = **opened;

@@ -1,6 +1,6 @@
 // A store on a filesystem of eight megabytes, which is filled, and then is not full any more. Needs root to mount it.
 
-#include "core/testing.h"
+#include "core/test_fixture.h"
 #include "store/sqlite/backup.h"
 #include "store/sqlite/sqlite_store.h"
 
@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A small filesystem of its own for one test.
+/// A small filesystem for one test.
 class SmallDisk {
 public:
     enum class Kind { tmpfs, ext4 };
@@ -47,7 +47,7 @@ asio::awaitable<void> fill_and_free(asio::io_context& loop, std::filesystem::pat
     const auto ctx = Context::background();
     // What will be deleted later to make room.
     std::ofstream(disk / "ballast") << std::string(2 << 20, 'b');
-    auto opened = co_await open_sqlite(ctx, loop.get_executor(), {.path = disk / "store.db", .log_pages = 64});
+    auto opened = co_await open_sqlite(ctx, loop.get_executor(), {.path = disk / "store.db", .wal_pages = 64});
     CO_ASSERT_OK(opened);
     auto store = std::move(*opened);
     int kept = 0;
@@ -72,7 +72,7 @@ asio::awaitable<void> fill_and_free(asio::io_context& loop, std::filesystem::pat
         EXPECT_EQ(again.error().code, Code::no_space);
     }
 
-    // Nobody writes, but there is room: it finds out by itself.
+    // No client writes, but there is room again: the store notices by itself.
     std::filesystem::remove(disk / "ballast");
     for (int i = 0; i < 100 && !store->health().ok(); ++i) (void)co_await real_clock().sleep(100ms);
     EXPECT_TRUE(store->health().ok()) << store->health().error().text();
@@ -104,8 +104,8 @@ void run_on(SmallDisk::Kind kind) {
     if (failure) std::rethrow_exception(failure);
 }
 
-TEST(DiskFull, WritesFailReadsGoOnAndItRecoversOnTmpfs) { run_on(SmallDisk::Kind::tmpfs); }
-TEST(DiskFull, WritesFailReadsGoOnAndItRecoversOnExt4) { run_on(SmallDisk::Kind::ext4); }
+TEST(DiskFull, WritesFailReadsContinueAndItRecoversOnTmpfs) { run_on(SmallDisk::Kind::tmpfs); }
+TEST(DiskFull, WritesFailReadsContinueAndItRecoversOnExt4) { run_on(SmallDisk::Kind::ext4); }
 
 } // namespace
 } // namespace orrery::store::faults

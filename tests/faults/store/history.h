@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/testing.h"
+#include "core/test_fixture.h"
 #include "linearizability.h"
 #include "store/store.h"
 
@@ -13,15 +13,15 @@
 #include <string>
 #include <vector>
 
-/// Concurrent clients on a store and the history of what they saw.
+/// Concurrent clients of a store, and the history of their calls.
 namespace orrery::store::faults {
 
 struct HistoryOptions {
     int clients = 64;
     int calls = 100'000;
     int keys = 32;
-    bool (*is_unknown)(const Error&) = nullptr; ///< whether an error leaves the outcome open
-    // Faults to seed, by call: the checker must find them.
+    bool (*is_unknown)(const Error&) = nullptr; ///< does an error leave the outcome unknown?
+    // Seeded faults, by number of the call: the checker must find them.
     double stale_read = 0;
     double lost_update = 0;
 };
@@ -50,10 +50,10 @@ private:
             Call call;
             call.key = fmt::format("r/{}", random() % static_cast<unsigned>(options_.keys));
             const auto dice = random() % 10;
-            call.what = dice < 4 ? Call::What::read : dice < 7 ? Call::What::write : Call::What::compare_and_set;
+            call.type = dice < 4 ? Call::Type::read : dice < 7 ? Call::Type::write : Call::Type::compare_and_set;
             call.called = ++time_;
             bool answered = true;
-            if (call.what == Call::What::read)
+            if (call.type == Call::Type::read)
                 answered = co_await read(call, remembered[call.key], random);
             else
                 co_await write(call, remembered[call.key], random);
@@ -61,7 +61,7 @@ private:
             if (answered)
                 calls_.push_back(std::move(call));
             else
-                --begun_; // it tells nothing, so another takes its place
+                --begun_; // without information; another call replaces it
         }
     }
 
@@ -70,7 +70,7 @@ private:
         auto caught_up = co_await store_.catch_up(Context::background());
         if (!caught_up.ok()) {
             if (!options_.is_unknown) ADD_FAILURE() << caught_up.error().text();
-            co_return false; // a read without an answer says nothing
+            co_return false; // a read without an answer has no information
         }
         const auto record = strikes(options_.stale_read, random) ? remembered : store_.find(call.key);
         call.value = record ? std::stoll(record->value) : 0;
@@ -83,16 +83,16 @@ private:
         call.value = ++last_value_;
         Transaction transaction;
         transaction.put(call.key, std::to_string(call.value));
-        if (call.what == Call::What::compare_and_set) {
-            // Mostly what is there now, sometimes what was there long ago.
+        if (call.type == Call::Type::compare_and_set) {
+            // Mostly the current value, sometimes an old one.
             const auto record = random() % 4 == 0 ? remembered : store_.find(call.key);
             call.expected = record ? std::stoll(record->value) : 0;
             transaction.expect(call.key, record ? record->modified : 0);
         }
-        if (strikes(options_.lost_update, random)) co_return; // told as done, never done
+        if (strikes(options_.lost_update, random)) co_return; // acknowledged, but never executed
         auto written = co_await store_.apply(Context::background(), std::move(transaction));
         if (written.ok()) co_return;
-        if (written.error().code == Code::conflict && call.what == Call::What::compare_and_set) {
+        if (written.error().code == Code::conflict && call.type == Call::Type::compare_and_set) {
             call.outcome = Call::Outcome::refused;
             ++refused_;
         } else if (options_.is_unknown && options_.is_unknown(written.error())) {

@@ -1,4 +1,4 @@
-#include "core/testing.h"
+#include "core/test_fixture.h"
 #include "faults/store/history.h"
 #include "linearizability.h"
 #include "store/sqlite/sqlite_store.h"
@@ -9,20 +9,20 @@ namespace orrery::store::faults {
 namespace {
 
 using Call = testing::RegisterCall;
-using What = Call::What;
+using Type = Call::Type;
 using Outcome = Call::Outcome;
 
 Call write_call(std::int64_t value, std::int64_t called, std::int64_t returned, Outcome outcome = Outcome::done) {
-    return {What::write, "k", 0, value, outcome, called, returned};
+    return {Type::write, "k", 0, value, outcome, called, returned};
 }
 Call read_call(std::int64_t value, std::int64_t called, std::int64_t returned) {
-    return {What::read, "k", 0, value, Outcome::done, called, returned};
+    return {Type::read, "k", 0, value, Outcome::done, called, returned};
 }
 Call set_call(std::int64_t expected, std::int64_t value, Outcome outcome, std::int64_t called, std::int64_t returned) {
-    return {What::compare_and_set, "k", expected, value, outcome, called, returned};
+    return {Type::compare_and_set, "k", expected, value, outcome, called, returned};
 }
 
-TEST(Linearizability, AcceptsWhatOneCopyCouldHaveDone) {
+TEST(Linearizability, AcceptsALinearizableHistory) {
     EXPECT_FALSE(testing::anomaly_in({}));
     // Overlapping writes may fall in either order, and a read among them sees either.
     EXPECT_FALSE(testing::anomaly_in({write_call(1, 1, 6), write_call(2, 2, 5), read_call(2, 3, 4), read_call(1, 7, 8)}));
@@ -36,7 +36,7 @@ TEST(Linearizability, AcceptsWhatOneCopyCouldHaveDone) {
         testing::anomaly_in({set_call(0, 1, Outcome::unknown, 1, 0), set_call(0, 2, Outcome::done, 2, 3), read_call(2, 4, 5)}));
 }
 
-TEST(Linearizability, FindsWhatNoOneCopyCouldHaveDone) {
+TEST(Linearizability, RejectsAHistoryThatIsNotLinearizable) {
     // A read of what had been overwritten before it began.
     EXPECT_TRUE(testing::anomaly_in({write_call(1, 1, 2), write_call(2, 3, 4), read_call(1, 5, 6)}));
     // A write that was acknowledged and never seen.

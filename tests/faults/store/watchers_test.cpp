@@ -1,6 +1,6 @@
 // A thousand watchers and a thousand writes, with some that do not keep up.
 
-#include "core/testing.h"
+#include "core/test_fixture.h"
 #include "store/sqlite/sqlite_store.h"
 
 #include <boost/asio/post.hpp>
@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <limits>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -66,7 +67,7 @@ asio::awaitable<void> run(asio::io_context& loop, int watchers, int writes, int 
     testing::TemporaryFolder folder;
     auto opened =
         co_await open_sqlite(Context::background(), loop.get_executor(),
-                             {.path = folder / "store.db", .mirror = {.history_events = static_cast<std::size_t>(writes / 4)}});
+                             {.path = folder / "store.db", .mirror = {.max_history_events = static_cast<std::size_t>(writes / 4)}});
     CO_ASSERT_OK(opened);
     auto& store = **opened;
     std::vector<std::unique_ptr<Watch>> idle;
@@ -93,19 +94,24 @@ asio::awaitable<void> run(asio::io_context& loop, int watchers, int writes, int 
     co_await store.stop();
 }
 
-CO_TEST(Watchers, AThousandSeeAThousandWritesOnceInOrderAndTheSlowAreCutOff) {
-    Run without, with;
-    co_await run(loop, 1000, 1000, 0, without);
-    co_await run(loop, 1000, 1000, 100, with);
-    EXPECT_EQ(with.cut_off, 100);
-    fmt::print("CPU {:.2f} s without slow watchers, {:.2f} s with a hundred; memory grew by {} and {} KiB\n", without.cpu, with.cpu,
-               without.grown >> 10, with.grown >> 10);
-    EXPECT_LT(with.cpu, 2 * without.cpu);
-    EXPECT_LT(without.grown, 96u << 20);
-    EXPECT_LT(with.grown, 96u << 20);
+CO_TEST(Watchers, AThousandReceiveAThousandWritesOnceInOrderAndSlowOnesAreDisconnected) {
+    // The least of several alternating rounds: a single round takes so little CPU time that other processes can double it.
+    double without = std::numeric_limits<double>::infinity(), with = without;
+    for (int round = 0; round < 5; ++round) {
+        Run fast, mixed;
+        co_await run(loop, 1000, 1000, 0, fast);
+        co_await run(loop, 1000, 1000, 100, mixed);
+        EXPECT_EQ(mixed.cut_off, 100);
+        EXPECT_LT(fast.grown, 96u << 20);
+        EXPECT_LT(mixed.grown, 96u << 20);
+        without = std::min(without, fast.cpu);
+        with = std::min(with, mixed.cpu);
+    }
+    fmt::print("CPU {:.2f} s without slow watchers, {:.2f} s with a hundred\n", without, with);
+    EXPECT_LT(with, 2 * without);
 }
 
-CO_TEST(Watchers, MemoryStaysBoundedHoweverLongASlowOneSleeps) {
+CO_TEST(Watchers, MemoryStaysBoundedWithASlowWatcher) {
     Run first, second;
     co_await run(loop, 10, 5'000, 50, first);
     co_await run(loop, 10, 50'000, 50, second);

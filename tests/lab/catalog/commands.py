@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""Checks that are commands on real hosts, over SSH: what their exit codes mean, that no shell reads their words, and that a host which cannot be asked is evidence
-of nothing."""
+"""Checks that are commands on real hosts, over SSH: the meaning of their exit codes, arguments without a shell, and an unreachable host as no
+evidence."""
 import os
 import sys
 import time
@@ -10,7 +10,7 @@ import orrery_lab as lab  # noqa: E402
 from hosts import Hosts  # noqa: E402
 
 PROBE = """#!/bin/sh
-echo "$(date +%s%N) $#" >>/srv/looks
+echo "$(date +%s%N) $#" >>/srv/checks
 [ -e /srv/hangs ] && exec sleep 1000
 echo "depth $(cat /srv/depth) of $1"
 exit $(cat /srv/code)
@@ -40,41 +40,41 @@ def main(options):
         api.put(f"/v1/instances/queue-{host.name}", {"kind": "Instance", "name": f"queue-{host.name}", "spec": {"service": "queue", "node": host.name}})
     status = lambda name="h1": api.get(f"/v1/instances/queue-{name}").get("status", {})  # noqa: E731
     state = lambda name="h1": status(name).get("state")  # noqa: E731
-    words = lambda name="h1": "".join(one.get("output", "") for one in status(name).get("checks", {}).values())  # noqa: E731
+    message = lambda name="h1": "".join(one.get("output", "") for one in status(name).get("checks", {}).values())  # noqa: E731
 
     begin = time.monotonic()
     lab.wait_until("commands on two hosts exit with 0: both pass", lambda: state("h1") == "passing" and state("h2") == "passing", 15)
-    lab.say(f"      {time.monotonic() - begin:.1f} s after they were registered")
-    lab.contains("what it said is kept", words(), "depth 1 of a b; touch /srv/shell $(touch /srv/shell)")
-    lab.equal("each word came as one argument", {line.split()[1] for line in hosts[0].run("cat", "/srv/looks").splitlines()}, {"1"})
-    lab.equal("and no shell read it", hosts[0].run("sh", "-c", "ls /srv | grep -c shell || true").strip(), "0")
+    lab.log(f"      {time.monotonic() - begin:.1f} s after they were registered")
+    lab.contains("its output is kept", message(), "depth 1 of a b; touch /srv/shell $(touch /srv/shell)")
+    lab.equal("each argument arrives as one argument", {line.split()[1] for line in hosts[0].run("cat", "/srv/checks").splitlines()}, {"1"})
+    lab.equal("and no shell interpreted it", hosts[0].run("sh", "-c", "ls /srv | grep -c shell || true").strip(), "0")
     set_up(hosts[0], 1, 70)
-    lab.wait_until("1 warns: usable, no longer passing", lambda: state() == "usable" and "depth 70" in words(), 10)
+    lab.wait_until("exit code 1 warns: the instance is usable, no longer passing", lambda: state() == "usable" and "depth 70" in message(), 10)
     set_up(hosts[0], 2, 900)
-    lab.wait_until("everything else is critical", lambda: state() == "registered" and "depth 900" in words(), 10)
+    lab.wait_until("any other exit code is critical", lambda: state() == "registered" and "depth 900" in message(), 10)
     lab.equal("on its own host only", state("h2"), "passing")
-    lab.contains("and its service is short, with the reason", api.get("/v1/services/queue")["status"]["why"], "on h1", "depth 900")
+    lab.contains("and its service lacks an instance, with the reason", api.get("/v1/services/queue")["status"]["message"], "on h1", "depth 900")
     set_up(hosts[0], 0)
-    lab.wait_until("it comes back", lambda: state() == "passing", 10)
+    lab.wait_until("it passes again", lambda: state() == "passing", 10)
 
     # A host that cannot be asked is evidence of nothing.
     before = server.metrics()["orrery_checks_local_errors_total"]
     hosts[1].cut()
-    lab.wait_until("a host that was cut off cannot be asked", lambda: server.metrics()["orrery_checks_local_errors_total"] >= before + 2, 30)
-    lab.equal("and what was known of it stands", state("h2"), "passing")
+    lab.wait_until("an isolated host cannot be checked", lambda: server.metrics()["orrery_checks_local_errors_total"] >= before + 2, 30)
+    lab.equal("and its state stays", state("h2"), "passing")
     hosts[1].heal()
     set_up(hosts[1], 2)
-    lab.wait_until("until it can be asked again", lambda: state("h2") == "registered", 60)
+    lab.wait_until("until it can be checked again", lambda: state("h2") == "registered", 60)
 
     # A command that hangs is ended on its host, and not joined by another at every interval.
     lab.write_file(os.path.join(hosts[0].folder, "srv", "hangs"), "")
-    lab.wait_until("a command that does not end in its time is critical", lambda: state() == "registered" and "did not end" in words(), 15)
+    lab.wait_until("a command that does not end within its timeout is critical", lambda: state() == "registered" and "did not end" in message(), 15)
     time.sleep(4)
     running = [line for line in hosts[0].processes() if line.startswith("sleep 1000")]
-    lab.check(f"and no heap of them is left on the host ({len(running)} run)", len(running) <= 1, running)
+    lab.check(f"and commands do not accumulate on the host ({len(running)} run)", len(running) <= 1, running)
     os.unlink(os.path.join(hosts[0].folder, "srv", "hangs"))
-    lab.wait_until("and it comes back", lambda: state() == "passing", 15)
-    lab.equal("the server stops in peace", server.stop(), 0)
+    lab.wait_until("and it passes again", lambda: state() == "passing", 15)
+    lab.equal("the server stops cleanly", server.stop(), 0)
 
 
 lab.run(main)

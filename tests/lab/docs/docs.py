@@ -1,14 +1,14 @@
 #!/usr/bin/python3 -B
-"""What the documentation shows is run: the tutorial word for word on two hosts, the job of jobs.md and every body of executors.md as plans, examples/gates.yaml to its end."""
+"""The examples of the documentation are run (README and tutorial: first_minutes.py): the job of jobs.md and every body of executors.md as plans, examples/gates.yaml to its end."""
 import os
 import re
+import shutil
+import subprocess
 import sys
 import textwrap
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from hosts import Hosts  # noqa: E402
-from orrery_lab import Cli, Server, check, contains, equal, run, scratch, wait_until, write_file  # noqa: E402
+from orrery_lab import Cli, Server, check, contains, equal, run, scratch, write_file  # noqa: E402
 
 TREE = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", ".."))
 
@@ -22,54 +22,6 @@ def blocks(text, language="yaml"):
     return [textwrap.dedent(found) for found in re.findall(rf"^ *```{language}\n(.*?)^ *```", text, re.S | re.M)]
 
 
-def commands(text):
-    """Lines that are indented as code and begin with "orrery", without their comments."""
-    return [line.strip().split("  #")[0].split()[1:] for line in text.splitlines() if line.startswith("    orrery ")]
-
-
-def tutorial(hosts, cli, server):
-    text = text_of("tutorial.md")
-    site, job = blocks(text)
-    key = hosts.private_key().replace("\n", "\\n")
-    site = site.replace("-----BEGIN OPENSSH PRIVATE KEY-----\\n...", key).replace("192.0.2.11", hosts[0].address).replace("192.0.2.12", hosts[1].address)
-    folder = scratch("tutorial")
-    write_file(os.path.join(folder, "site.yaml"), site)
-    write_file(os.path.join(folder, "bring-up.yaml"), job)
-    steps = [" ".join(step) for step in commands(text)]
-    equal("the tutorial's commands are those this lab knows", steps, ["apply -f site.yaml", "get services", "job plan -f bring-up.yaml", "job submit -f bring-up.yaml", "job watch bring-up",
-                                                                    "job why bring-up web@web1", "job wait bring-up --now"])
-
-    def do(step):
-        return cli(*(os.path.join(folder, word) if word.endswith(".yaml") else word for word in step.split()), seconds=60)
-    contains("1: what there is", do(steps[0]).out, "service/database created", "instance/database-db1 created")
-    line = next(line for line in do(steps[1]).out.splitlines() if line.startswith("database"))
-    contains("database: wanted 1, registered 1, passing 0", " ".join(line.split()), "1 1")
-    plan = do(steps[2])
-    contains("2: what will run where, in which order", plan.out, "database", "web1", "critical path")
-    equal("submitted", do(steps[3]).status, 0)
-    why = ""
-    end = time.monotonic() + 20
-    while time.monotonic() < end and "is waiting" not in why:  # it is quick: a look that comes too late sees that it is done
-        ran = do(steps[5])
-        why = ran.out or str(ran)
-        if "succeeded" in why:
-            break
-    contains("3: why", why, "web@web1 is ")
-    wait_until("all is there", lambda: do(steps[6]).status == 0, 30)
-    contains("the live tree", do(steps[4]).out, "converged")
-    equal("web knows its database", hosts[1].run("cat", "/srv/web.conf"), f"database at {hosts[0].address}:5432\n")
-    # 4: a second database, and kill -9 on the way.
-    second = site.split("---\n")
-    more = "---\n".join([second[1].replace("db1", "db2").replace(hosts[0].address, hosts[2].address), second[4].replace("db1", "db2")])
-    cli.ok("apply", "-f", "-", stdin=more)
-    server.kill()
-    server.start()
-    hosts[2].run("sh", "-c", "setsid python3 -m http.server --directory /srv 5432 >/dev/null 2>&1 </dev/null &")
-    wanted = f"database at {','.join(sorted(f'{host.address}:5432' for host in (hosts[0], hosts[2])))}\n"
-    wait_until("web runs again with both addresses", lambda: hosts[1].run("cat", "/srv/web.conf") == wanted, 30)
-    cli.ok("job", "cancel", "bring-up")
-
-
 def jobs_page(cli):
     text = text_of("jobs.md")
     cli.ok("apply", "-f", "-", stdin="".join(f"{{kind: Node, name: {role}-1, labels: {{role: {role}}}, spec: {{address: 192.0.2.1}}}}\n---\n" for role in ("db", "oc", "lb", "storage"))
@@ -81,15 +33,17 @@ def jobs_page(cli):
     contains("and its task with artefacts", cli.ok("job", "plan", "-f", "-", stdin="kind: Job\nname: one\nspec:\n  tasks:\n" + textwrap.indent(task, "    ")), "benchmark")
     rule = next(block for block in blocks(text) if block.startswith("kind: RollingRule"))
     contains("and its rule", cli.ok("apply", "-f", "-", stdin=rule), "rollingrule/compute created")
+    template = next(block for block in blocks(text_of("job-templates.md")) if block.startswith("kind: JobTemplate"))
+    contains("the template of job-templates.md is accepted", cli.ok("apply", "-f", "-", stdin=template), "jobtemplate/restart created")
     known = cli.ok("job", "--help")
-    for name in re.search(r"`orrery job ([a-z |]+)`", text).group(1).split(" | "):
+    for name in re.split(r"\s*\|\s*", re.search(r"`orrery job ([a-z |\n]+)`", text_of("job-reference.md")).group(1)):
         contains(f"there is a command job {name}", known, name)
 
 
 def executors_page(cli):
     text = text_of("executors.md")
     node = next(block for block in blocks(text) if block.startswith("kind: Node"))
-    cli.ok("apply", "-f", "-", stdin="{kind: Secret, name: vault, spec: {values: {password: none-at-all}}}\n---\n{kind: Secret, name: api, spec: {values: {token: none-at-all}}}\n---\n"
+    cli.ok("apply", "-f", "-", stdin="{kind: Secret, name: site-key, spec: {values: {private_key: none}}}\n---\n{kind: Secret, name: vault, spec: {values: {password: none-at-all}}}\n---\n{kind: Secret, name: api, spec: {values: {token: none-at-all}}}\n---\n"
            "{kind: Node, name: gate-1, spec: {address: 192.0.2.1}}")
     key = cli("apply", "-f", "-", stdin=node.replace("AAAA...", "AAAAC3NzaC1lZDI1NTE5AAAAIJ1wB7vY0sY0rQ8yqk8n0fZ0K6zvV1k5o6xV4m3bq2aT"))
     check("the Node of executors.md applies", key.status == 0, str(key))
@@ -99,8 +53,115 @@ def executors_page(cli):
     for number, body in enumerate(bodies):
         on = "" if body.startswith(("http", "local")) else "      on: [web-1]\n"
         tasks += f"    - name: t{number}\n{on}      run:\n" + textwrap.indent(body, "        ") + "\n"
+    for name in re.findall(r"(?:playbook|manifest|hiera): *([^ ,}\n]+)", tasks) + [name.strip() for names in re.findall(r"modules: *\[([^]]*)\]", tasks) for name in names.split(",")]:
+        os.makedirs(os.path.dirname(os.path.join(scratch("content"), name)), exist_ok=True)
+        write_file(os.path.join(scratch("content"), name), "")
     planned = cli("job", "plan", "-f", "-", stdin="kind: Job\nname: all\nspec:\n  tasks:\n" + tasks)
     check("and each is accepted", planned.status == 0, str(planned))
+
+
+def documents_of(path):
+    """Job files that a page or an example shows: (line, text) of each YAML document that is a Job or a JobTemplate."""
+    with open(path) as file:
+        text = file.read()
+    if not path.endswith(".md"):
+        pieces = [(1, text)]
+    else:
+        pieces = [(text.count("\n", 0, found.start(1)) + 1, textwrap.dedent(found.group(1))) for found in re.finditer(r"^ *```yaml\n(.*?)^ *```", text, re.S | re.M)]
+        pieces += [(text.count("\n", 0, found.start(2)) + 1, found.group(2)) for found in re.finditer(r"<<'?([A-Z]+)'?[^\n]*\n(.*?)^ *\1$", text, re.S | re.M)]
+    out = []
+    for line, piece in pieces:
+        for part in re.split(r"^---\n", piece, flags=re.M):
+            if re.search(r"^kind: (Job|JobTemplate)$", part, re.M):
+                out.append((line, part))
+    return out
+
+
+def safe_forms(cli):
+    """Every job in docs/ and examples/ passes the check of the positions of values. Other names in it (nodes, services, files) need not exist: only
+    refusals that are about values count."""
+    unsafe = re.compile(r"could become code|\} is in |is reserved: names|would evaluate|not closed|is not known; values begin with|expands nothing")
+    seen = 0
+    for folder, _, names in sorted(os.walk(TREE)):
+        if not folder.startswith((os.path.join(TREE, "docs"), os.path.join(TREE, "examples"))) and folder != TREE:
+            continue
+        for name in sorted(names):
+            if not name.endswith((".md", ".yaml", ".yml")):
+                continue
+            path = os.path.join(folder, name)
+            for line, document in documents_of(path):
+                seen += 1
+                asked = cli("apply", "--dry-run", "-f", "-", stdin=document)
+                wrong = unsafe.search(asked.err + asked.out)
+                check(f"{os.path.relpath(path, TREE)}:{line} uses the safe forms", not wrong, str(asked))
+    check(f"{seen} jobs were checked", seen >= 8)
+
+
+UNSAFE = [  # the tasks of a job file, the line that the error names, its message
+    ("ssh: {shell: python3, script: \"print('${node.name}')\"}", "spec.tasks[1].run.ssh.script", ["${node.name} is in a program for python3", "pass it by env, with or arguments"]),
+    ("puppet: {code: \"notify { '${node.name}': }\"}", "spec.tasks[1].run.puppet.code", ["contains ${node.name}, and the value could become code", "pass the value in `with` or `data` and read it with lookup()"]),
+    ("ansible: {playbook: site.yml, variables: {ansible_connection: local}}", "spec.tasks[1].run.ansible.variables.ansible_connection", ["is reserved: names that begin with ansible_ or orrery_"]),
+    ("ssh: {blocks: [{template: {path: /x, content: \"{{ join(${node.name}, 1) }}\"}}]}", "spec.tasks[1].run.ssh.blocks[0].template.content", ["is in an expression of the template", "bind it with `with: {name: \"${node.name}\"}`"]),
+    ("ssh: {script: \"true\\neval echo ${node.name}\"}", "spec.tasks[1].run.ssh.script", ["line 2 of the script", "is in program text (eval)", "pass it as an argument of that program, or by env"]),
+    ("ssh: {script: \"true\\nsed -i s/^host=.*/host=${node.name}/ /etc/x\"}", "spec.tasks[1].run.ssh.script", ["line 2 of the script", "is in program text (sed)", "pass it as an argument of that program, or by env"]),
+    ("ssh: {script: \"echo '${node.name}'\"}", "spec.tasks[1].run.ssh.script", ["in single quotes", "use double quotes"]),
+    ("ssh: {script: \"echo $((${node.labels.n} + 1))\"}", "spec.tasks[1].run.ssh.script", ["in arithmetic", "assign it to a variable first"]),
+]
+
+
+def unsafe_forms(cli):
+    """A job file with an unsafe form is refused: the line of the file, the field, the safe form."""
+    folder = scratch("unsafe")
+    os.makedirs(scratch("content"), exist_ok=True)
+    write_file(os.path.join(scratch("content"), "site.yml"), "")
+    for number, (run_as, field, parts) in enumerate(UNSAFE):
+        path = write_file(os.path.join(folder, f"unsafe-{number}.yaml"), f"kind: Job\nname: unsafe\nspec:\n  tasks:\n    - name: first\n    - name: second\n      on: [web-1]\n      run:\n        {run_as}\n")
+        for command in (("job", "plan", "-f", path), ("apply", "-f", path)):
+            refused = cli(*command)
+            check(f"{' '.join(command[:-1])}: refused", refused.status != 0, str(refused))
+            contains(f"with the line, the field and the safe form: {run_as[:50]}", refused.err, f"{path}:9: {field}", *parts)
+    path = write_file(os.path.join(folder, "template.yaml"), "kind: JobTemplate\nname: unsafe\nspec:\n  parameters: [{name: x, default: a}]\n  job:\n    tasks:\n      - name: one\n        on: web\n"
+                      "        run:\n          ssh:\n            shell: python3\n            script: print('${param.x}')\n")
+    refused = cli("apply", "-f", path)
+    contains("a template with one too", refused.err, f"{path}:12: spec.job.tasks[0].run.ssh.script", "${param.x} is in a program for python3", "pass it by env")
+    equal("and nothing was stored", [name for name in ("job", "jobtemplate") if cli("get", name, "unsafe").status == 0], [])
+
+
+def reference_pages(cli, server):
+    """The pages that list things list all of them."""
+    kinds = [line.split()[0] for line in cli.ok("kinds").splitlines()[1:]]
+    listed = re.findall(r"^\| (\w+) \|", text_of("resources.md"), re.M)
+    equal("resources.md lists every kind", [kind for kind in kinds if kind not in listed], [])
+    sections = re.findall(r"^#([a-z_]+):", cli.ok("config", "default"), re.M)
+    listed = re.findall(r"`([a-z_]+)`", "".join(line.split("|")[1] for line in text_of("configuration.md").splitlines() if line.startswith("| `")))
+    equal("configuration.md lists every section", [section for section in sections if section not in listed], [])
+    manual = cli.ok("man").replace("\\-", "-")
+    commands_known = [re.sub(r" +(\[|[A-Z]).*", "", line) for line in re.findall(r"^\.SS orrery (.*)$", manual, re.M)] + re.findall(r"orrery (server|checker)\\fR", manual)
+    page = text_of("cli.md")
+    groups = {}
+    for row in re.findall(r"^\| (`.*`) \| ", page, re.M):
+        for shown in re.findall(r"`([^`]+)`", row):
+            words = shown.replace("\\|", "|").split()
+            groups.setdefault(words[0], set()).update(words[1].split("|") if len(words) > 1 else [""])
+    missing = [command for command in commands_known if command.split()[0] not in groups or (" " in command and command.split()[1] not in groups[command.split()[0]])]
+    equal(f"cli.md lists all {len(commands_known)} commands", missing, [])
+    for page_name, headings in (("coming-from.md", ("Ansible", "Puppet", "Consul", "Nomad", "Kubernetes", "gdnsd", "Terraform", "Salt")),
+                                ("operations.md", ("The first login", "A lost password", "Ports", "Sizing", "Behind a reverse proxy", "Upgrade", "Alerts"))):
+        text = text_of(page_name)
+        equal(f"{page_name} has a section on each topic", [heading for heading in headings if not re.search(rf"^##+ (From )?{heading}$", text, re.M)], [])
+    ports = re.findall(r"^\| \d+/.*? \| `([a-z_.]+)` \|", text_of("operations.md"), re.M)
+    listeners = [name for name in re.findall(r"^\s*([a-z_.]+\.listen)\s", cli.ok("config", "show", "-f", "/dev/null"), re.M)]
+    equal("operations.md lists the port of every listener", sorted(set(listeners) - set(ports)), [])
+    metrics = server.probe("/metrics")[1]
+    with open(os.path.join(TREE, "share", "alerts", "orrery.rules.yml")) as file:
+        rules = file.read()
+    named = set(re.findall(r"\b((?:orrery|process)_[a-z_]+)\b(?=[{ ])", "\n".join(re.findall(r"expr: (.*)", rules))))
+    equal(f"the alert rules use {len(named)} metrics that exist", sorted(name for name in named if f"# TYPE {name} " not in metrics), [])
+    for rule in re.findall(r"alert: (\w+)", rules):
+        contains(f"operations.md explains the alert {rule}", text_of("operations.md"), rule)
+    if shutil.which("promtool"):
+        checked = subprocess.run(["promtool", "check", "rules", os.path.join(TREE, "share", "alerts", "orrery.rules.yml")], capture_output=True, text=True)
+        equal("promtool accepts the alert rules", checked.returncode, 0)
 
 
 def gates(cli):
@@ -111,17 +172,37 @@ def gates(cli):
     contains("and it ends", cli.ok("job", "wait", "gates"), "job gates succeeded")
 
 
+def picture(orrery):
+    """docs/pictures/jiocloud.svg is what `job graph` draws of examples/jiocloud.yaml: after a change of either, copy it from the scratch folder that is named."""
+    server = Server(orrery, name="picture")
+    server.start()
+    cli = Cli(orrery, server, HOME=scratch("home-picture"), XDG_CONFIG_HOME=scratch("home-picture")).login(server)
+    with open(os.path.join(TREE, "examples", "jiocloud.yaml")) as file:
+        site = file.read()
+    before, job = site.split("kind: Job\n")
+    job = job.replace("spec:\n", "spec:\n  approve: true\n", 1)  # nothing of it begins
+    cli.ok("apply", "-f", "-", stdin='{kind: Secret, name: site-key, spec: {values: {private_key: "none"}}}')
+    cli.ok("apply", "-f", os.path.join(TREE, "examples", "jiocloud-nodes.yaml"))
+    cli.ok("apply", "-f", "-", stdin=f"{before}kind: Job\n{job}")
+    drawn = cli.ok("job", "graph", "jiocloud", "-o", "svg")
+    path = write_file(os.path.join(scratch("picture"), "jiocloud.svg"), drawn)
+    with open(os.path.join(TREE, "docs", "pictures", "jiocloud.svg")) as file:
+        check(f"docs/pictures/jiocloud.svg is {path}", file.read() == drawn)
+    equal("the server that drew it stops", server.stop(), 0)
+
+
 def main(given):
-    hosts = Hosts(3)
-    hosts.enter()
     backup = write_file(os.path.join(scratch("programs"), "backup"), "#!/bin/sh\n", 0o700)
-    server = Server(given.orrery, arguments=["--jobs-programs", f"backup={backup}"])
+    server = Server(given.orrery, arguments=["--jobs-programs", f"backup={backup}", "--jobs-content", scratch("content")])
     server.start()
     cli = Cli(given.orrery, server, HOME=scratch("home"), XDG_CONFIG_HOME=scratch("home")).login(server)
-    tutorial(hosts, cli, server)
     jobs_page(cli)
     executors_page(cli)
+    safe_forms(cli)
+    unsafe_forms(cli)
     gates(cli)
+    reference_pages(cli, server)
+    picture(given.orrery)
     equal("it stops on SIGTERM", server.stop(), 0)
 
 

@@ -29,9 +29,8 @@ sockaddr_in loopback(int port) {
     return address;
 }
 
-/// Ports nobody listens on, none of them given out twice. They lie below those that the kernel gives to outgoing connections:
-/// a member that is killed and started again must find its port free, whatever other tests connect to meanwhile. Each process has a
-/// block of its own.
+/// Free ports, each returned only once. They are below the range of ephemeral ports, so that a member that is killed and started
+/// again finds its port free. Each process has its own block of ports.
 std::vector<int> free_ports(std::size_t count) {
     constexpr int first = 10240, block = 32, blocks = 700;
     static int given = 0;
@@ -84,7 +83,13 @@ void EtcdCluster::kill(std::size_t member) {
     pid = 0;
 }
 
-void EtcdCluster::pause(std::size_t member) { ::kill(members_[member].pid, SIGSTOP); }
+void EtcdCluster::pause(std::size_t member) {
+    const auto pid = members_[member].pid;
+    ::kill(pid, SIGSTOP);
+    // The signal is asynchronous: on a busy host the member would still answer for a moment.
+    siginfo_t stopped{};
+    ::waitid(P_PID, static_cast<id_t>(pid), &stopped, WSTOPPED | WNOWAIT);
+}
 void EtcdCluster::resume(std::size_t member) { ::kill(members_[member].pid, SIGCONT); }
 Result<Unit> EtcdCluster::restart(std::size_t member) { return spawn(members_[member], false); }
 
@@ -131,7 +136,7 @@ std::string EtcdCluster::url(const std::string& prefix) const {
     return fmt::format("etcd://{}/{}", fmt::join(endpoints(), ","), prefix);
 }
 
-Result<Unit> EtcdCluster::spawn(Member& member, bool anew) {
+Result<Unit> EtcdCluster::spawn(Member& member, bool fresh) {
     std::vector<std::string> peers;
     for (const auto& each : members_) peers.push_back(fmt::format("{}=http://127.0.0.1:{}", each.name, each.peer_port));
     const auto client = fmt::format("http://127.0.0.1:{}", member.client_port);
@@ -152,7 +157,7 @@ Result<Unit> EtcdCluster::spawn(Member& member, bool anew) {
                                        "--initial-cluster",
                                        fmt::format("{}", fmt::join(peers, ",")),
                                        "--initial-cluster-state",
-                                       anew ? "new" : "existing",
+                                       fresh ? "new" : "existing",
                                        "--initial-cluster-token",
                                        folder_.path().filename(),
                                        "--logger",

@@ -1,7 +1,9 @@
 #pragma once
 
 #include "core/result.h"
-#include "core/testing.h"
+#include "core/test_fixture.h"
+
+#include <gtest/gtest.h>
 
 #include <string>
 #include <sys/types.h>
@@ -9,11 +11,11 @@
 
 namespace orrery::testing {
 
-/// Real etcd members on loopback, for tests. Each has free ports and a data folder below a temporary one; all are killed and
-/// removed at the end, and also when the test's own process dies. Call it from the main thread, which the members are bound to.
+/// Real etcd members on loopback, for tests. Each member has free ports and a temporary data folder. All members are killed and
+/// their data removed at the end, also when the test's process dies. Main thread only: the members are bound to it.
 class EtcdCluster {
 public:
-    /// Whether the program is installed; a test without it is skipped.
+    /// Is etcd installed? A test without it is skipped.
     static bool installed();
 
     EtcdCluster() = default;
@@ -21,23 +23,23 @@ public:
     EtcdCluster(const EtcdCluster&) = delete;
     EtcdCluster& operator=(const EtcdCluster&) = delete;
 
-    /// Starts `members` of them and waits until each accepts connections. `more_flags` go to each.
+    /// Starts `members` members and waits until each accepts connections. Each gets `more_flags`.
     Result<Unit> start(std::size_t members, std::vector<std::string> more_flags = {});
-    /// SIGKILL, and its end is awaited.
+    /// Sends SIGKILL and waits for the end of the process.
     void kill(std::size_t member);
-    /// SIGSTOP: alive for the kernel, silent for everybody else. `resume` ends it.
+    /// Sends SIGSTOP: the process exists but does not answer, until `resume`.
     void pause(std::size_t member);
     void resume(std::size_t member);
-    /// Starts a killed member on its old data. Returns at once: it serves some time later.
+    /// Starts a killed member on its old data. Returns immediately, before the member serves.
     Result<Unit> restart(std::size_t member);
-    /// The same on another port, which nobody knows but the caller, until it is killed. Returns that endpoint once it accepts
+    /// The same on another port, which only the caller knows, until the member is killed. Returns that endpoint when it accepts
     /// connections.
     Result<std::string> restart_elsewhere(std::size_t member);
     /// Waits (blocking) until the member's port accepts connections.
     Result<Unit> wait_until_listening(std::size_t member) const;
     bool running(std::size_t member) const { return members_[member].pid > 0; }
     pid_t pid(std::size_t member) const { return members_[member].pid; }
-    /// CPU time the member has used since it was started.
+    /// CPU time of the member since its start.
     double cpu_seconds(std::size_t member) const;
     std::size_t size() const { return members_.size(); }
 
@@ -52,7 +54,7 @@ private:
         int client_port = 0, peer_port = 0;
         pid_t pid = 0;
     };
-    Result<Unit> spawn(Member& member, bool anew);
+    Result<Unit> spawn(Member& member, bool fresh);
 
     TemporaryFolder folder_;
     std::vector<Member> members_;
@@ -60,3 +62,10 @@ private:
 };
 
 } // namespace orrery::testing
+
+/// Skips the test of a coroutine, visibly, on a host without etcd.
+#define CO_NEEDS_ETCD()                                                                                                            \
+    if (!EtcdCluster::installed()) {                                                                                               \
+        []() { GTEST_SKIP() << "etcd is not installed (Debian package etcd-server)"; }();                                          \
+        co_return;                                                                                                                 \
+    }

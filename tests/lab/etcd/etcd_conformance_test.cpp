@@ -1,6 +1,6 @@
 // The suite that defines a store, on real etcd: one member, and three of which one is always being killed or coming back.
 
-#include "core/testing.h"
+#include "core/test_fixture.h"
 #include "lab/etcd/etcd_cluster.h"
 #include "store/conformance_test.h"
 #include "store/etcd/etcd_store.h"
@@ -18,7 +18,7 @@ namespace {
 
 using orrery::testing::EtcdCluster;
 
-/// A cluster for all tests of this program; each test has a prefix of its own.
+/// A cluster for all tests of this program; each test has its own prefix.
 class SharedCluster {
 public:
     explicit SharedCluster(std::size_t members) : members_(members) {}
@@ -80,7 +80,7 @@ SharedCluster& three_members() {
     return cluster;
 }
 
-class EtcdLab final : public Lab {
+class EtcdLab final : public EngineFixture {
 public:
     explicit EtcdLab(SharedCluster& shared) : shared_(shared), prefix_(fmt::format("/test-{}/", random_id())) {}
 
@@ -90,11 +90,11 @@ public:
         options.endpoints = cluster->endpoints();
         options.prefix = prefix_;
         options.mirror = mirror;
-        options.patience = 20s; // a member is always being killed here
+        options.retry_time = 20s; // a member is always being killed here
         options.give_up = 30s;
         co_return co_await open_etcd(Context::background().with_timeout(30s), executor, options);
     }
-    asio::awaitable<void> pass(Duration time) override { std::ignore = co_await real_clock().sleep(time); }
+    asio::awaitable<void> advance(Duration time) override { std::ignore = co_await real_clock().sleep(time); }
     Duration short_lease() const override { return 3s; }
     Duration lease_slack() const override { return 2s; }
     bool is_dense() const override { return false; } // opening and closing take revisions
@@ -105,7 +105,7 @@ private:
     std::string prefix_;
 };
 
-template <SharedCluster& (*shared)()> std::unique_ptr<Lab> make_lab() {
+template <SharedCluster& (*shared)()> std::unique_ptr<EngineFixture> make_lab() {
     if (!EtcdCluster::installed()) return nullptr;
     return std::make_unique<EtcdLab>(shared());
 }
@@ -122,6 +122,6 @@ public:
 } // namespace
 
 INSTANTIATE_TEST_SUITE_P(OneMember, StoreConformance, ::testing::Values(Engine{"etcd", make_lab<one_member>}));
-INSTANTIATE_TEST_SUITE_P(MembersKilledInTurn, StoreConformance, ::testing::Values(Engine{"etcd", make_lab<three_members>}));
+INSTANTIATE_TEST_SUITE_P(MembersKilledOneAtATime, StoreConformance, ::testing::Values(Engine{"etcd", make_lab<three_members>}));
 
 } // namespace orrery::store::conformance

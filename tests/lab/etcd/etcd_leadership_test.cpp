@@ -1,9 +1,9 @@
 // Two servers that share an etcd: one leads, and a stalled leader can do no harm.
 
-#include "core/testing.h"
+#include "core/test_fixture.h"
 #include "lab/etcd/etcd_cluster.h"
 #include "store/etcd/etcd_store.h"
-#include "store/gate.h"
+#include "store/freezable_store.h"
 #include "store/leadership.h"
 
 #include <gtest/gtest.h>
@@ -23,8 +23,8 @@ EtcdOptions options_of(const EtcdCluster& cluster) {
 
 } // namespace
 
-CO_TEST(EtcdLeadership, AStalledLeadersWriteIsRefusedOnceAnotherTookOver) {
-    if (!EtcdCluster::installed()) co_return;
+CO_TEST(EtcdLeadership, AStalledLeadersWriteIsRefusedAfterATakeover) {
+    CO_NEEDS_ETCD();
     EtcdCluster cluster;
     auto up = cluster.start(1);
     CO_ASSERT_OK(up);
@@ -33,19 +33,19 @@ CO_TEST(EtcdLeadership, AStalledLeadersWriteIsRefusedOnceAnotherTookOver) {
     CO_ASSERT_OK(opened);
     auto other = co_await open_etcd(ctx, loop.get_executor(), options_of(cluster));
     CO_ASSERT_OK(other);
-    // Time stands still for the first, and no write of its own gets through: it neither renews nor campaigns.
+    // The clock of the first does not advance and its writes fail: it neither renews nor campaigns.
     VirtualClock stalled;
-    Gate gate(loop.get_executor(), std::move(*opened));
+    FreezableStore gate(loop.get_executor(), std::move(*opened));
     Leadership first(loop.get_executor(), gate, {.server = "a", .ttl = 2s, .clock = &stalled});
     Leadership second(loop.get_executor(), **other, {.server = "b", .ttl = 2s});
     TaskGroup group(loop.get_executor());
     group.spawn(first.run(ctx));
-    auto fence = co_await first.elected(ctx.with_timeout(10s));
+    auto fence = co_await first.wait_until_elected(ctx.with_timeout(10s));
     CO_ASSERT_OK(fence);
-    auto frozen = co_await gate.freeze(ctx, Error{Code::unavailable, "stalled"});
+    auto frozen = co_await gate.refuse_writes(ctx, Error{Code::unavailable, "stalled"});
     CO_ASSERT_OK(frozen);
     group.spawn(second.run(ctx));
-    auto next = co_await second.elected(ctx.with_timeout(20s));
+    auto next = co_await second.wait_until_elected(ctx.with_timeout(20s));
     CO_ASSERT_OK(next);
     Transaction late, good;
     auto refused = co_await gate.inner().apply(ctx, fence->guard(late.put("k", "from a")));
@@ -62,8 +62,8 @@ CO_TEST(EtcdLeadership, AStalledLeadersWriteIsRefusedOnceAnotherTookOver) {
     co_await (*other)->stop();
 }
 
-CO_TEST(EtcdLeadership, OneAtATimeWhileTheServersComeAndGo) {
-    if (!EtcdCluster::installed()) co_return;
+CO_TEST(EtcdLeadership, OneLeaderAtATimeWhileServersStartAndStop) {
+    CO_NEEDS_ETCD();
     EtcdCluster cluster;
     auto up = cluster.start(1);
     CO_ASSERT_OK(up);

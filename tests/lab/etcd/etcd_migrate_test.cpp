@@ -1,6 +1,6 @@
 // A running SQLite store is moved to a real etcd.
 
-#include "core/testing.h"
+#include "core/test_fixture.h"
 #include "lab/etcd/etcd_cluster.h"
 #include "store/etcd/etcd_store.h"
 #include "store/migrate.h"
@@ -19,7 +19,7 @@ using orrery::testing::TemporaryFolder;
 
 namespace {
 
-Task<std::unique_ptr<Gate>> filled_source(asio::io_context& loop, std::filesystem::path path, int keys) {
+Task<std::unique_ptr<FreezableStore>> filled_source(asio::io_context& loop, std::filesystem::path path, int keys) {
     SqliteOptions options;
     options.path = std::move(path);
     CO_TRY(auto source, co_await open_sqlite(Context::background(), loop.get_executor(), std::move(options)));
@@ -28,7 +28,7 @@ Task<std::unique_ptr<Gate>> filled_source(asio::io_context& loop, std::filesyste
         for (int j = 0; j < 100; ++j, ++i) some.put(fmt::format("nodes/{:06}", i), fmt::format("{{\"value\": {}}}", i));
         CO_TRY(std::ignore, co_await source->apply(Context::background(), std::move(some)));
     }
-    co_return std::make_unique<Gate>(loop.get_executor(), std::move(source));
+    co_return std::make_unique<FreezableStore>(loop.get_executor(), std::move(source));
 }
 
 struct Load {
@@ -45,7 +45,7 @@ asio::awaitable<void> write_under(Store& store, int writer, Load& load) {
             load.acknowledged[key] = std::to_string(n);
         else {
             ++load.refused;
-            if (done.error().code != Code::unavailable || done.error().message != "the store is being moved")
+            if (done.error().code != Code::unavailable || done.error().message != "the store is being migrated")
                 ADD_FAILURE() << done.error().text();
             std::ignore = co_await real_clock().sleep(5ms);
         }
@@ -55,7 +55,7 @@ asio::awaitable<void> write_under(Store& store, int writer, Load& load) {
 EtcdOptions target_of(const EtcdCluster& cluster) {
     EtcdOptions options;
     options.endpoints = cluster.endpoints();
-    options.patience = 1s;
+    options.retry_time = 1s;
     return options;
 }
 
@@ -68,7 +68,7 @@ asio::awaitable<void> kill_after(EtcdCluster& cluster, const std::int64_t& done,
 } // namespace
 
 CO_TEST(EtcdMigrate, TwentyThousandKeysMoveUnderLoadAndNothingIsLost) {
-    if (!EtcdCluster::installed()) co_return;
+    CO_NEEDS_ETCD();
     EtcdCluster cluster;
     auto up = cluster.start(1);
     CO_ASSERT_OK(up);
@@ -88,7 +88,7 @@ CO_TEST(EtcdMigrate, TwentyThousandKeysMoveUnderLoadAndNothingIsLost) {
     fmt::print("{} keys in {:.1f} s, {} writes before, {} refused meanwhile\n", report->keys,
                std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), load.acknowledged.size(),
                load.refused);
-    auto sealed = co_await seal_moved(ctx, (*source)->inner(), cluster.url());
+    auto sealed = co_await seal_migrated(ctx, (*source)->inner(), cluster.url());
     CO_ASSERT_OK(sealed);
     load.ended = true;
     co_await writers.join();
@@ -111,8 +111,8 @@ CO_TEST(EtcdMigrate, TwentyThousandKeysMoveUnderLoadAndNothingIsLost) {
     co_await (*fresh)->stop();
 }
 
-CO_TEST(EtcdMigrate, AFailureInTheMiddleLeavesTheOldStoreInForce) {
-    if (!EtcdCluster::installed()) co_return;
+CO_TEST(EtcdMigrate, AFailureDuringTheMigrationLeavesTheOldStoreInUse) {
+    CO_NEEDS_ETCD();
     EtcdCluster cluster;
     auto up = cluster.start(1);
     CO_ASSERT_OK(up);
@@ -125,7 +125,7 @@ CO_TEST(EtcdMigrate, AFailureInTheMiddleLeavesTheOldStoreInForce) {
     auto hasty = co_await migrate(ctx.with_timeout(60ms), **source, **target);
     CO_ASSERT(!hasty.ok());
     EXPECT_EQ((*target)->count(""), 0U) << "what was written is removed again";
-    EXPECT_FALSE((*source)->is_frozen());
+    EXPECT_FALSE((*source)->refuses_writes());
 
     std::int64_t progress = 0;
     TaskGroup killer(loop.get_executor());
@@ -135,12 +135,12 @@ CO_TEST(EtcdMigrate, AFailureInTheMiddleLeavesTheOldStoreInForce) {
     co_await killer.join();
     CO_ASSERT(!report.ok());
     EXPECT_EQ(report.error().code, Code::unavailable) << report.error().text();
-    EXPECT_NE(report.error().remedy.find("the old store is in force"), std::string::npos) << report.error().text();
+    EXPECT_NE(report.error().remedy.find("the old store is in use"), std::string::npos) << report.error().text();
     auto written = co_await (*source)->apply(ctx, Transaction().put("after", "1"));
     CO_ASSERT_OK(written);
     co_await (*target)->stop();
 
-    // The target came back with half a copy: it is refused until it is cleared, and then all goes well.
+    // The target returns with half a copy: it is refused until it is cleared, and then the migration succeeds.
     auto back = cluster.restart(0);
     CO_ASSERT_OK(back);
     auto refused = co_await open_etcd(ctx, loop.get_executor(), target_of(cluster));
@@ -150,7 +150,7 @@ CO_TEST(EtcdMigrate, AFailureInTheMiddleLeavesTheOldStoreInForce) {
     options.allow_incomplete = true;
     auto half = co_await open_etcd(ctx, loop.get_executor(), options);
     CO_ASSERT_OK(half);
-    auto cleared = co_await clear_incomplete(ctx, **half);
+    auto cleared = co_await clear_incomplete_migration(ctx, **half);
     CO_ASSERT_OK(cleared);
     auto second = co_await migrate(ctx, **source, **half);
     CO_ASSERT_OK(second);

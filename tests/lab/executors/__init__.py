@@ -11,7 +11,6 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import orrery_lab  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PLUGINS = os.path.abspath(os.path.join(HERE, "..", "..", "..", "share", "ansible", "callback"))
 _ids = itertools.count(1)
 
 
@@ -20,7 +19,7 @@ def add_options(parser):
 
 
 class Call:
-    """Something asked of the driver: what it said so far, and the end."""
+    """A request to the driver: its output so far, and the end."""
 
     def __init__(self, id):
         self.id = id
@@ -29,7 +28,7 @@ class Call:
         self.ended = threading.Event()
         self.first_output = threading.Event()
 
-    def hear(self, message):
+    def receive(self, message):
         if message["event"] == "output":
             kept = self.out if message["stream"] == "out" else self.err
             data = message["text"].encode(errors="surrogateescape")
@@ -46,7 +45,7 @@ class Call:
 
     def wait(self, seconds=60):
         if not self.ended.wait(seconds):
-            raise orrery_lab.Failed(f"{self.id} was not done within {seconds} s; it said {bytes(self.out[-300:])!r} {bytes(self.err[-300:])!r}")
+            raise orrery_lab.Failed(f"{self.id} was not done within {seconds} s; its output was {bytes(self.out[-300:])!r} {bytes(self.err[-300:])!r}")
         return self.done
 
     def outcome(self, seconds=60):
@@ -63,7 +62,7 @@ class Driver:
     def __init__(self, path, nodes, key_file, content="", runs=None, quiet=False, programs=None):
         """`nodes`: {name: {"address", "host_key", ...}}."""
         runs = runs or orrery_lab.scratch("runs")
-        config = {"key": key_file, "nodes": nodes, "content": content, "plugins": PLUGINS, "runs": runs, "programs": programs or {}}
+        config = {"key": key_file, "nodes": nodes, "content": content, "runs": runs, "programs": programs or {}}
         if quiet:
             config["quiet"] = True
         self.config = orrery_lab.write_file(os.path.join(orrery_lab.scratch(), f"driver-{next(_ids)}.json"), json.dumps(config))
@@ -87,7 +86,7 @@ class Driver:
             if message["event"] == "end":
                 self.cpu = message
             elif message.get("seq") in self.calls:
-                self.calls[message["seq"]].hear(message)
+                self.calls[message["seq"]].receive(message)
 
     def ask(self, op, executor, nodes, body=None, id=None, call=None, **more):
         seq = next(self.seq)
@@ -112,7 +111,7 @@ class Driver:
         self.errors.close()
 
     def finish(self, seconds=120):
-        """Ends the input, waits for all, and gives what it used."""
+        """Ends the input, waits for all requests, and returns the resource usage."""
         self.child.stdin.close()
         self.child.wait(seconds)
         self.reader.join()

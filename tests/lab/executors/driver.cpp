@@ -1,5 +1,5 @@
-// The executors without the engine, for labs and benches: takes one JSON object a line on standard input and says what happens on
-// standard output, one JSON object a line. `executor_driver CONFIG.json`
+// The executors without the engine, for labs and benches: reads requests from standard input and prints events on standard output,
+// one JSON object a line. `executor_driver CONFIG.json`
 //
 //   {"seq":1,"op":"start","executor":"ssh","id":"a1","nodes":["h1"],"body":{...},"values":{},"secrets":{},"environment":{},"timeout":60}
 //   op: start, reattach (with "kept":[out,err]), cancel, clean, plan
@@ -95,7 +95,7 @@ public:
              {"name", step.name},
              {"key", step.key},
              {"result", jobs::name_of(step.result)},
-             {"words", step.words}});
+             {"message", step.message}});
     }
 
 private:
@@ -108,7 +108,7 @@ json::object shown(const jobs::Outcome& outcome) {
             {"error", jobs::name_of(outcome.error)},
             {"exit_code", outcome.exit_code},
             {"change", jobs::name_of(outcome.change)},
-            {"words", outcome.words},
+            {"message", outcome.message},
             {"values", outcome.values}};
 }
 
@@ -128,7 +128,7 @@ struct Driver {
         };
         add(ssh_executor(remote, pool, {.content = content}));
         add(puppet_executor(remote, pool, {.content = content}));
-        add(ansible_executor(*local, logins, ssh, pool, {.content = content, .plugins = text_in(config, "plugins"), .runs = runs}));
+        add(ansible_executor(*local, logins, ssh, pool, {.content = content, .runs = runs}));
         std::map<std::string, std::string> programs;
         if (const auto* given = config.if_contains("programs"))
             for (const auto& [name, path] : given->as_object())
@@ -187,10 +187,10 @@ struct Driver {
                 kept = {at->as_array().at(0).to_number<std::uint64_t>(), at->as_array().at(1).to_number<std::uint64_t>()};
             auto found = co_await executor.reattach(ctx, attempt, kept, output);
             if (found.ok()) {
-                done["what"] = found->what == jobs::Reattached::What::ended         ? "ended"
-                               : found->what == jobs::Reattached::What::never_began ? "never_began"
-                                                                                    : "unknown";
-                done["words"] = found->words;
+                done["state"] = found->state == jobs::Reattached::State::ended         ? "ended"
+                                : found->state == jobs::Reattached::State::not_started ? "not_started"
+                                                                                       : "unknown";
+                done["message"] = found->message;
                 done["outcome"] = shown(found->outcome);
             } else {
                 failed(found.error());
@@ -200,9 +200,9 @@ struct Driver {
             if (preview.ok()) {
                 json::array differences;
                 for (const auto& one : preview->differences)
-                    differences.push_back(json::object{{"what", one.what}, {"before", one.before}, {"after", one.after}});
+                    differences.push_back(json::object{{"name", one.name}, {"before", one.before}, {"after", one.after}});
                 done["change"] = jobs::name_of(preview->change);
-                done["words"] = preview->words;
+                done["message"] = preview->message;
                 done["differences"] = std::move(differences);
             } else {
                 failed(preview.error());

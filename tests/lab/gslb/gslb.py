@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""examples/gslb/ as it stands: two sites, three vantages, one site cut off. What names answer on the wire, why, what if, and what is left after kill -9.
+"""examples/gslb/ unchanged: two sites, three vantages, one site cut off. DNS answers, why, whatif, and the state after kill -9.
 
-The lab has a network of its own: the server at 198.18.0.53, each site behind a wire that can be cut, and two checkers elsewhere that look beside the server."""
+The lab has a network of its own: the server at 198.18.0.53, each site behind a link that can be cut, and two checkers elsewhere that probe as well."""
 import json
 import os
 import random
@@ -41,7 +41,7 @@ print("up", flush=True)
 
 
 class Site:
-    """A network of its own with web servers in it, on a wire to ours."""
+    """A network namespace with web servers, on a link to the server."""
 
     def __init__(self, name, number, addresses):
         self.name = name
@@ -53,7 +53,7 @@ class Site:
         self.gateway = f"198.18.{number}.1"
         for words in (["link", "set", "lo", "up"], *(["addr", "add", f"{a}/24", "dev", "eth0"] for a in addresses)):
             self.inside(*words)
-        self.mend()
+        self.restore()
         self.process.stdin.write("\n")
         self.process.stdin.flush()
         lab.equal(f"{name} is up", self.process.stdout.readline().strip(), "up")
@@ -62,10 +62,10 @@ class Site:
         subprocess.run(["nsenter", "--net", "--target", str(self.process.pid), "ip", *words], check=True, capture_output=True)
 
     def cut(self):
-        """At the far end: were it ours that is down, that would be evidence of nothing."""
+        """At the remote end: a failure of the local interface would be no evidence."""
         self.inside("link", "set", "eth0", "down")
 
-    def mend(self):
+    def restore(self):
         self.inside("link", "set", "eth0", "up")
         self.inside("route", "add", "default", "via", self.gateway)
 
@@ -74,13 +74,13 @@ class Site:
 
 
 def dig(name, *more):
-    """As a user asks."""
+    """Runs dig as a user does."""
     done = subprocess.run(["dig", "+short", "+tries=1", "+time=2", f"@{SERVER}", name, *more], capture_output=True, text=True, timeout=10)
     return sorted(done.stdout.split()) if done.returncode == 0 else []
 
 
 def ask(name):
-    """The same for who asks often: addresses of one answer over UDP."""
+    """The same for frequent queries: addresses of one answer over UDP."""
     query = b"\x12\x34\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00" + b"".join(bytes([len(p)]) + p.encode() for p in name.split(".")) + b"\0\0\x01\0\x01"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.settimeout(1)
@@ -94,12 +94,12 @@ def ask(name):
 
 
 def changes(api, name):
-    """Records of another answer, the newest first. On a busy machine one vantage may find a member too slow for a moment: that is a record too, of nothing that changed."""
+    """Records with a changed answer, the newest first. On a busy host one vantage may briefly find a member too slow; the record of that has no changed answer."""
     return [one["spec"] for one in api.get(f"/v1/loadbalancers/{name}/decisions?limit=50")["items"] if one["spec"]["changed"]]
 
 
 class Terminal:
-    """What a user would see, for the documentation."""
+    """Prints what a user would see, for the documentation."""
 
     def __init__(self, cli):
         self.cli, self.seen = cli, []
@@ -123,12 +123,12 @@ def cut_off(server, cli, api, ams):
     terminal.orrery("gslb", "vantages")
     terminal.dig("www.gslb.example")
     lab.equal("dig: the name is answered with Amsterdam", dig("www.gslb.example"), AMS)
-    lab.equal("over TCP too", dig("www.gslb.example", "+tcp"), AMS)
-    lab.equal("one member for who sticks to it", len(dig("api.gslb.example")), 1)
-    lab.equal("fixed records stand beside it", dig("ns1.gslb.example"), [SERVER])
+    lab.equal("also over TCP", dig("www.gslb.example", "+tcp"), AMS)
+    lab.equal("one member for a sticky client", len(dig("api.gslb.example")), 1)
+    lab.equal("static records are served as well", dig("ns1.gslb.example"), [SERVER])
     why = cli.ok("gslb", "why", "www")
-    lab.contains("why", why, "www.gslb.example answers from ams", "pool ams is usable: 2 of 2", "a client leaves a failed address within")
-    lab.say(why.strip())
+    lab.contains("why", why, "www.gslb.example answers from ams", "pool ams is usable: 2 of 2", "clients leave a failed address within")
+    lab.log(why.strip())
     before = api.get("/v1/loadbalancers/www/why")["at"]
 
     foreseen = json.loads(cli("gslb", "whatif", "www", "--down", "ams-1", "--down", "ams-2", "-o", "json").out)
@@ -142,57 +142,60 @@ def cut_off(server, cli, api, ams):
         if time.monotonic() - cut > 15:
             raise lab.Failed(f"15 s after Amsterdam was cut off the name is {ask('www.gslb.example')}")
         time.sleep(0.002)
-    lab.say(f"from the cut to New York on the wire: {time.monotonic() - cut:.2f} s (two looks a second apart, half a second each)")
-    lab.equal("dig sees it", dig("www.gslb.example"), NYC)
+    lab.log(f"from the cut to New York on the wire: {time.monotonic() - cut:.2f} s (two probes a second apart, half a second each)")
+    lab.equal("dig shows it", dig("www.gslb.example"), NYC)
     lab.wait_until("the record is written", lambda: changes(api, "www")[0]["after"]["pool"] == "nyc", 5)
     now = api.get("/v1/loadbalancers/www/why")
-    lab.equal("what happened is what was foreseen", now["decision"]["classes"], foreseen["after"]["classes"])
+    lab.equal("the result equals the prediction", now["decision"]["classes"], foreseen["after"]["classes"])
     record = changes(api, "www")[0]
-    lab.check("the record says what set it off", record["cause"] == "probe" and record["trigger"]["member"] in ("ams-1", "ams-2"), record)
-    lab.say(json.dumps({key: record[key] for key in ("at", "cause", "trigger", "before", "because")})[:900])
-    lab.wait_until("all three see it", lambda: "3 of 3 down" in cli.ok("gslb", "why", "www"), 10)
+    lab.check("the record has its trigger", record["cause"] == "probe" and record["trigger"]["member"] in ("ams-1", "ams-2"), record)
+    lab.log(json.dumps({key: record[key] for key in ("at", "cause", "trigger", "before", "messages")})[:900])
+    seen = "web: timeout_connect (HTTP GET http://198.18.1.11:8080/healthz: no answer in time), 3 of 3 down, need 2"
+    lab.wait_until("all three vantages report it", lambda: seen in cli.ok("gslb", "why", "www"), 10)
     terminal.add("(Amsterdam is cut off)", "")
     terminal.dig("www.gslb.example")
     why = terminal.orrery("gslb", "why", "www")
-    lab.contains("why says why", why, "answers from nyc", "pool ams is not usable: 0 of 2 healthy", "ams-1 in ams: web: timeout_connect, 3 of 3 down, need 2")
-    lab.contains("why --at tells what was before", cli.ok("gslb", "why", "www", "--at", before), "answers from ams")
-    lab.wait_until("watch told it as it happened", lambda: f"probe: {', '.join(NYC)} (from nyc" in watch.log_text(), 5)
+    lab.contains("why gives the reason", why, "answers from nyc", "pool ams is not usable: 0 of 2 healthy", seen)
+    lab.contains("why --at reports the earlier decision", cli.ok("gslb", "why", "www", "--at", before), "answers from ams")
+    lab.wait_until("watch showed it as it happened", lambda: f"probe: {', '.join(NYC)} (from nyc" in watch.log_text(), 5)
     terminal.add("orrery gslb watch www", watch.log_text())
     watch.kill()
 
-    lab.wait_until("all is written", lambda: api.get("/v1/loadbalancers/www")["status"].get("pool") == "nyc" and api.get("/v1/members/ams-1")["status"].get("state") == "down", 5)
+    # The pool's guard withdraws whichever member failed first and holds the other one in.
+    withdrawn = lambda: [m for m in ("ams-1", "ams-2") if api.get(f"/v1/members/{m}")["status"].get("state") == "down"]
+    lab.wait_until("the statuses are written", lambda: api.get("/v1/loadbalancers/www")["status"].get("pool") == "nyc" and len(withdrawn()) == 1, 5)
     last = changes(api, "www")[0]["seq"]
     server.kill()
     api.close()
     server.start()
     first = lab.wait_until("it answers again", lambda: ask("www.gslb.example"), 5, 0.002)
-    lab.equal("after kill -9 the first answer is the one before", first, NYC)
+    lab.equal("after kill -9 the first answer is the last one", first, NYC)
     time.sleep(2)
     lab.equal("and stays so", dig("www.gslb.example"), NYC)
-    lab.equal("nothing was decided that had been decided", changes(api, "www")[0]["seq"], last)
+    lab.equal("no decision was repeated", changes(api, "www")[0]["seq"], last)
 
     sticky = dig("api.gslb.example")
-    ams.mend()
+    ams.restore()
     held = lab.wait_until("the return is withheld for three seconds, and that is a record", lambda: next((d["spec"] for d in api.get("/v1/loadbalancers/www/decisions?limit=10")["items"] if d["spec"]["cause"] == "failback"), None), 10)
-    lab.check("with its words", "usable again" in held["withheld"][0]["words"] or held["withheld"][0]["words"], held["withheld"])
-    lab.say(held["withheld"][0]["words"])
+    lab.check("with its message", "usable again" in held["withheld"][0]["message"] or held["withheld"][0]["message"], held["withheld"])
+    lab.log(held["withheld"][0]["message"])
     lab.wait_until("then clients return", lambda: dig("www.gslb.example") == AMS, 15)
-    lab.equal("but those of api do not: nobody has said so", dig("api.gslb.example"), sticky)
+    lab.equal("but clients of api do not: the failback is not approved", dig("api.gslb.example"), sticky)
     cli.ok("gslb", "failback", "api")
-    lab.wait_until("now they do", lambda: dig("api.gslb.example")[0] in AMS, 5)
+    lab.wait_until("after the approval they do", lambda: dig("api.gslb.example")[0] in AMS, 5)
     terminal.show()
 
 
 def drained(cli, api):
-    """A person's word, foreseen and then given."""
+    """An administrator's override, first simulated and then applied."""
     out = cli("gslb", "whatif", "www", "--drain", "ams-1")
-    lab.check("draining one of two is not safe to call: each carries 60 of 100", out.status != 0 and "unsafe" in out.out, out)
+    lab.check("the drain of one of two is not called safe: each carries 60 of 100", out.status != 0 and "unsafe" in out.out, out)
     foreseen = api.get("/v1/loadbalancers/www/whatif?drain=ams-1")
     cli.ok("apply", "-f", "-", stdin="{kind: Member, name: ams-1, spec: {pool: ams, addresses: [198.18.1.11], capacity: 60, override: {state: drain, reason: new kernel}}}")
     lab.wait_until("it is drained on the wire", lambda: dig("www.gslb.example") == ["198.18.1.12"], 5)
-    lab.equal("as was foreseen", api.get("/v1/loadbalancers/www/why")["decision"]["classes"], foreseen["after"]["classes"])
-    record = lab.wait_until("with who and why", lambda: next((d["spec"] for d in api.get("/v1/loadbalancers/www/decisions?limit=10")["items"] if d["spec"]["cause"] == "admin"), None), 5)
-    lab.equal("with who and why", (record["actor"], record["reason"]), ("admin", "new kernel"))
+    lab.equal("as predicted", api.get("/v1/loadbalancers/www/why")["decision"]["classes"], foreseen["after"]["classes"])
+    record = lab.wait_until("with actor and reason", lambda: next((d["spec"] for d in api.get("/v1/loadbalancers/www/decisions?limit=10")["items"] if d["spec"]["cause"] == "admin"), None), 5)
+    lab.equal("with actor and reason", (record["actor"], record["reason"]), ("admin", "new kernel"))
 
 
 def randomised(api, seed):
@@ -222,7 +225,7 @@ def randomised(api, seed):
             foreseen = api.get(f"/v1/loadbalancers/{name}/whatif?drain={pool}-{i}")["after"]["classes"]
         api.put(f"/v1/members/{pool}-{i}", member(pool, i, dice.choice([0, 1, 2, 5]) if what != "drain" else None, what, api))
         if foreseen is not None:
-            seen = lab.wait_until("it is as foreseen", lambda: api.get(f"/v1/loadbalancers/{name}/why")["decision"]["classes"] == foreseen, 3, 0.01)
+            seen = lab.wait_until("the result equals the prediction", lambda: api.get(f"/v1/loadbalancers/{name}/why")["decision"]["classes"] == foreseen, 3, 0.01)
             foreseen_right += 1 if seen else 0
     time.sleep(0.2)
     records = all_records()
@@ -230,11 +233,11 @@ def randomised(api, seed):
     for record in records:
         then = api.get(f"/v1/loadbalancers/{record['loadbalancer']}/why?at={record['at']}")
         if any(other["loadbalancer"] == record["loadbalancer"] and other["at"] == record["at"] and other["seq"] > record["seq"] for other in records):
-            later += 1  # two within one millisecond: the later is what stood then
+            later += 1  # two within one millisecond: the later one applied
             continue
         lab.check(f"{record['loadbalancer']} #{record['seq']} is decided again exactly", then["replayed_exactly"] and then["decision"] == record["after"], then) if not (then["replayed_exactly"] and then["decision"] == record["after"]) else None
         again += 1
-    lab.check(f"why --at: {again} of {len(records)} recorded decisions of a random run (seed {seed}) decided again exactly; {foreseen_right} what-ifs were what then happened", again + later == len(records) and again >= 100)
+    lab.check(f"why --at: {again} of {len(records)} recorded decisions of a random run (seed {seed}) decided again exactly; {foreseen_right} predictions matched the result", again + later == len(records) and again >= 100)
 
 
 def member(pool, i, weight, state, api=None):
@@ -248,7 +251,7 @@ def member(pool, i, weight, state, api=None):
 
 
 def measured(api, rounds):
-    """From the answer to the probe that decides until the name is another on the wire."""
+    """From the deciding probe response to the changed DNS answer."""
     web = lab.Web("198.18.0.1", 8081)
     turn = {"n": 0}
 
@@ -276,32 +279,32 @@ def measured(api, rounds):
     for path in ("loadbalancers/quick", "members/quick-1", "members/other-1", "pools/quick", "pools/other", "monitors/fast"):
         api.delete(f"/v1/{path}")
     took.sort()
-    lab.check(f"{len(took)} changes: from the deciding answer to a probe until the name is another on the wire {took[len(took) // 2]:.1f} ms (median), {took[-1]:.1f} ms at most", len(took) >= rounds and took[len(took) // 2] < 50, took)
+    lab.check(f"{len(took)} changes: from the deciding probe response to the changed DNS answer {took[len(took) // 2]:.1f} ms (median), {took[-1]:.1f} ms at most", len(took) >= rounds and took[len(took) // 2] < 50, took)
 
 
 def main(options):
     lab.program("dig", "bind9-dnsutils")
     own_network(__file__)
-    with open("/proc/sys/net/ipv4/ip_forward", "w") as file:  # of this network alone: checkers look at the sites through it
+    with open("/proc/sys/net/ipv4/ip_forward", "w") as file:  # of this network alone: checkers probe the sites through it
         file.write("1")
     for address in (SERVER, "198.18.0.1"):
         ip("addr", "add", f"{address}/32", "dev", "lo")
     sites = [Site("ams", 1, AMS), Site("nyc", 2, NYC)]
     try:
-        server = lab.Server(options.orrery, "home", arguments=["--dns-listen", f"{SERVER}:53", "--server-listen", f"{SERVER}:8421", "--server-allow-plaintext"])
+        server = lab.Server(options.orrery, "home", arguments=["--dns-listen", f"{SERVER}:53", "--dns-rate-limit", "0", "--server-listen", f"{SERVER}:8421", "--server-allow-plaintext"])
         server.start()
         cli, api = lab.Cli(options.orrery, server).login(server), server.api()
         cli.ok("apply", "-f", EXAMPLE)
-        lab.wait_until("members were looked at", lambda: all(api.get(f"/v1/members/{m}")["status"].get("verdict") == "up" for m in ("ams-1", "ams-2", "nyc-1", "nyc-2")), 10)
+        lab.wait_until("members were probed", lambda: all(api.get(f"/v1/members/{m}")["status"].get("verdict") == "up" for m in ("ams-1", "ams-2", "nyc-1", "nyc-2")), 10)
         measured(api, options.rounds)
         token = lab.write_file(os.path.join(lab.scratch(), "checker.token"), server.token() + "\n")
         sites += [Checker(options.orrery, name, number, f"http://{SERVER}:8421", token) for number, name in enumerate(("london", "tokyo"), 1)]
-        lab.wait_until("three vantages look at all members", lambda: [one["targets"] for one in vantages(api).values()] == [4, 4, 4], 20)
+        lab.wait_until("three vantages probe all members", lambda: [one["targets"] for one in vantages(api).values()] == [4, 4, 4], 20)
         time.sleep(3)  # each has had the time to find out
         cut_off(server, cli, api, sites[0])
         drained(cli, api)
         randomised(api, options.seed)
-        lab.check("the server stops when told to", server.stop() == 0)
+        lab.check("the server stops on SIGTERM", server.stop() == 0)
     finally:
         for site in sites:
             site.end()

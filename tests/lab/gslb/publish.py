@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Decisions at DNS services outside: a real PowerDNS by its API and a real BIND by signed updates, through Publishers and Secrets."""
+"""Decisions published to external DNS services: a real PowerDNS by its API and a real BIND by signed updates, through Publishers and Secrets."""
 import base64
 import contextlib
 import http.client
@@ -125,42 +125,42 @@ spec: {{fqdn: www.{ZONE}, pools: [{{pool: p}}]}}
     cli.ok("apply", "-f", "-", stdin=documents)
 
     def published():
-        return {one["path"]: one for one in api.get("/v1/loadbalancers/www")["status"].get("published", [])}
+        return {one["target"]: one for one in api.get("/v1/loadbalancers/www")["status"].get("published", [])}
 
     def in_sync(*paths):
         seen = published()
         return all(seen.get(path, {}).get("state") == "IN_SYNC" for path in paths)
 
-    lab.wait_until("both are in sync, asked at their name servers", lambda: in_sync("pdns", "bind"), 20)
+    lab.wait_until("both are in sync, confirmed by their name servers", lambda: in_sync("pdns", "bind"), 20)
     for name, port in (("PowerDNS", pdns.dns), ("BIND", bind.dns)):
-        lab.equal(f"{name} answers as was decided", (dig(port, f"www.{ZONE}"), dig(port, f"www.{ZONE}", "AAAA")), (["192.0.2.1", "192.0.2.2"], ["2001:db8::1"]))
-    lab.wait_until("the publishers say so", lambda: all(api.get(f"/v1/publishers/{p}")["status"].get("state") == "IN_SYNC" for p in ("pdns", "bind")), 5)
+        lab.equal(f"{name} answers with the decision", (dig(port, f"www.{ZONE}"), dig(port, f"www.{ZONE}", "AAAA")), (["192.0.2.1", "192.0.2.2"], ["2001:db8::1"]))
+    lab.wait_until("the publishers report it", lambda: all(api.get(f"/v1/publishers/{p}")["status"].get("state") == "IN_SYNC" for p in ("pdns", "bind")), 5)
 
     drain = "{kind: Member, name: a, spec: {pool: p, addresses: [192.0.2.1, \"2001:db8::1\"], override: {state: drain, reason: lab}}}"
     cli.ok("apply", "-f", "-", stdin=drain)
     for name, port in (("PowerDNS", pdns.dns), ("BIND", bind.dns)):
         lab.wait_until(f"{name} follows", lambda: (dig(port, f"www.{ZONE}"), dig(port, f"www.{ZONE}", "AAAA")) == (["192.0.2.2"], []), 10)
-    lab.wait_until("and it is known that they do", lambda: in_sync("pdns", "bind") and all(one["decision"] == api.get("/v1/loadbalancers/www")["status"]["decisions"] for one in published().values()), 10)
-    lab.say("from the decision until the name server answered so: " + ", ".join(f"{path} {one['took_ms']} ms" for path, one in published().items()))
+    lab.wait_until("and the status confirms it", lambda: in_sync("pdns", "bind") and all(one["decision"] == api.get("/v1/loadbalancers/www")["status"]["decisions"] for one in published().values()), 10)
+    lab.log("from the decision until the name server answered so: " + ", ".join(f"{path} {one['took_ms']} ms" for path, one in published().items()))
 
     pdns.process.kill()
     cli.ok("apply", "-f", "-", stdin=drain.replace("override: {state: drain, reason: lab}", "weight: 1"))
-    lab.wait_until("BIND follows though PowerDNS is dead", lambda: dig(bind.dns, f"www.{ZONE}") == ["192.0.2.1", "192.0.2.2"], 10)
-    trouble = lab.wait_until("which is said", lambda: published()["pdns"]["state"] != "IN_SYNC" and (published()["pdns"].get("why") or published()["pdns"].get("last_error")), 15)
-    lab.say(trouble)
+    lab.wait_until("BIND follows while PowerDNS is down", lambda: dig(bind.dns, f"www.{ZONE}") == ["192.0.2.1", "192.0.2.2"], 10)
+    problem = lab.wait_until("which the status reports", lambda: published()["pdns"]["state"] != "IN_SYNC" and (published()["pdns"].get("message") or published()["pdns"].get("last_error")), 15)
+    lab.log(problem)
     pdns.start()
-    lab.wait_until("it is brought up to date when it is back", lambda: dig(pdns.dns, f"www.{ZONE}") == ["192.0.2.1", "192.0.2.2"] and in_sync("pdns"), 40)
+    lab.wait_until("PowerDNS is updated after its return", lambda: dig(pdns.dns, f"www.{ZONE}") == ["192.0.2.1", "192.0.2.2"] and in_sync("pdns"), 40)
 
     server.kill()
     api.close()
     server.start()
-    lab.wait_until("after kill -9 all is in sync again", lambda: in_sync("pdns", "bind"), 20)
+    lab.wait_until("after kill -9 both are in sync again", lambda: in_sync("pdns", "bind"), 20)
     for what, text in (("publishers as they are shown", cli.ok("get", "publishers", "-o", "json")), ("secrets as they are shown", cli.ok("get", "secrets", "-o", "json")),
                        ("the log", server.process.log_text()), ("metrics", server.probe("/metrics")[1])):
         lab.check(f"no credential in {what}", pdns.key not in text and bind.secret not in text)
     cli.ok("delete", "loadbalancer", "www")
     for name, port in (("PowerDNS", pdns.dns), ("BIND", bind.dns)):
-        lab.wait_until(f"what is no longer a name is gone from {name}", lambda: dig(port, f"www.{ZONE}") == [], 10)
+        lab.wait_until(f"a removed name is not answered by {name}", lambda: dig(port, f"www.{ZONE}") == [], 10)
 
 
 if __name__ == "__main__":

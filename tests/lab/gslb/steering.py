@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Names by where clients are, drained before work, and taken over from gdnsd, which answers beside us.
+"""Answers by the location of clients, drains before work, and an import from gdnsd, which runs beside orrery.
 
-Everything is on loopback: machines are addresses in 127.0.0.0/8."""
+Everything is on loopback: nodes are addresses in 127.0.0.0/8."""
 import datetime
 import os
 import re
@@ -55,14 +55,14 @@ def dig(port, name, *more, short=True):
 
 
 def subnet(port, prefix):
-    """The answer for a network, and how much of it that is for."""
+    """The answer for a subnet, and its scope."""
     out = dig(port, "near.geo.example", f"+subnet={prefix}", short=False)
     scope = re.search(r"CLIENT-SUBNET: \S+/\d+/(\d+)", out)
     return re.findall(r"\bA\s+(\d+\.\d+\.\d+\.\d+)$", out.split("ANSWER SECTION:")[1].split("\n\n")[0], re.M) if "ANSWER SECTION:" in out else [], int(scope.group(1)) if scope else None
 
 
 class FirstAnswer(threading.Thread):
-    """Asks every millisecond until somebody answers, and keeps what that was: (code, how many records)."""
+    """Queries every millisecond until there is an answer, and keeps it: (code, how many records)."""
 
     def __init__(self, port, name):
         super().__init__(daemon=True)
@@ -81,7 +81,7 @@ class FirstAnswer(threading.Thread):
                 self.answer = (got[3] & 15, int.from_bytes(got[6:8], "big"))
             except TimeoutError:
                 pass
-            except OSError:  # nobody is there yet
+            except OSError:  # no server listens yet
                 time.sleep(0.001)
 
     def wait(self):
@@ -99,38 +99,38 @@ def geo(server, cli, api, port, file):
     cli.ok("apply", "-f", "-", stdin=GEO)
     lab.wait_until("the name is answered", lambda: dig(port, "near.geo.example"), 5)
     lab.equal("a client in the Netherlands: Amsterdam, for all of its /25", subnet(port, "192.0.2.0/24"), ([EU], 25))
-    lab.equal("one in New York: New York", subnet(port, "192.0.3.0/24"), ([US], 24))
-    lab.equal("one in Germany: as the rule says", subnet(port, "192.0.2.128/25"), ([US], 25))
-    lab.equal("over IPv6 too", subnet(port, "2001:db8:1::/48")[0], [EU])
-    lab.equal("one that nobody knows: the pools as listed", dig(port, "near.geo.example"), [EU])
+    lab.equal("a client in New York: New York", subnet(port, "192.0.3.0/24"), ([US], 24))
+    lab.equal("a client in Germany: the pool of the rule", subnet(port, "192.0.2.128/25"), ([US], 25))
+    lab.equal("also over IPv6", subnet(port, "2001:db8:1::/48")[0], [EU])
+    lab.equal("an unknown client: the pools as listed", dig(port, "near.geo.example"), [EU])
     why = cli.ok("gslb", "why", "near", "--client", "192.0.2.130")
-    lab.contains("why", why, "known from Test-City of 2023-11-14", "us-1 203.0.113.1")
-    lab.say(why.strip())
+    lab.contains("why", why, "geo databases: Test-City of 2023-11-14", "us-1 203.0.113.1")
+    lab.log(why.strip())
     what = api.get("/v1/loadbalancers/near/whatif?down=us-1")
     lab.check("what if New York failed: its clients would get Amsterdam, those of the strict rule would not", [c["pools"] for c in what["after"]["classes"]][-1] == ["eu"], what["after"]["classes"])
 
     shops = {n: dig(port, f"shop{n}.cdn.geo.example") for n in range(24)}
     lab.equal("a wildcard's names are spread over both sites, each on one", sorted({tuple(one) for one in shops.values()}), [(EU,), (US,)])
-    lab.equal("whoever asks, in whatever case", {n: dig(port, f"SHOP{n}.cdn.geo.example", "+subnet=192.0.3.0/24") for n in shops}, shops)
+    lab.equal("for every client, in any letter case", {n: dig(port, f"SHOP{n}.cdn.geo.example", "+subnet=192.0.3.0/24") for n in shops}, shops)
     server.kill()
     api.close()
     first = FirstAnswer(port, "near.geo.example")
     server.start()
     lab.equal("after kill -9 the very first answer that leaves the server is right: NOERROR, one address", first.wait(), (0, 1))
-    lab.equal("and by place", subnet(port, "192.0.3.0/24"), ([US], 24))
-    lab.equal("and each shop is where it was", {n: dig(port, f"shop{n}.cdn.geo.example") for n in shops}, shops)
+    lab.equal("and by location", subnet(port, "192.0.3.0/24"), ([US], 24))
+    lab.equal("and each shop keeps its site", {n: dig(port, f"shop{n}.cdn.geo.example") for n in shops}, shops)
 
     with open(file + ".new", "w") as out:
         out.write("not a database")
     os.rename(file + ".new", file)
-    lab.wait_until("a file that is none is refused, and said", lambda: server.metrics().get("orrery_gslb_geo_databases_in_trouble") == 1, 20)
-    lab.contains("in words", server.log_text(), "this is no MaxMind DB file", "what was read before is used")
-    lab.equal("and the last good one holds", subnet(port, "192.0.3.0/24"), ([US], 24))
+    lab.wait_until("an invalid file is refused, and reported", lambda: server.metrics().get("orrery_gslb_geo_databases_failed") == 1, 20)
+    lab.contains("with a message", server.log_text(), "this is no MaxMind DB file", "the previous version stays in use")
+    lab.equal("and the last good file stays in use", subnet(port, "192.0.3.0/24"), ([US], 24))
     put_database(file, {"192.0.3.0/24": mmdb.city("EU", "NL", 52.4, 4.9)})
     began = time.monotonic()
-    lab.wait_until("a new one is taken over", lambda: subnet(port, "192.0.3.0/24")[0] == [EU], 20)
-    lab.say(f"within {time.monotonic() - began:.1f} s")
-    record = lab.wait_until("and is a record", lambda: next((d["spec"] for d in api.get("/v1/loadbalancers/near/decisions?limit=1")["items"] if d["spec"].get("trigger", {}).get("geo_databases")), None), 5)
+    lab.wait_until("a new file is loaded", lambda: subnet(port, "192.0.3.0/24")[0] == [EU], 20)
+    lab.log(f"within {time.monotonic() - began:.1f} s")
+    record = lab.wait_until("and has a record", lambda: next((d["spec"] for d in api.get("/v1/loadbalancers/near/decisions?limit=1")["items"] if d["spec"].get("trigger", {}).get("geo_databases")), None), 5)
     lab.equal("with its cause", record["cause"], "config")
 
 
@@ -139,14 +139,14 @@ kind: Job
 name: %s
 spec:
   tasks:
-    - {name: leave, on: web, run: {names: {drain: new kernel}}, batch: {serial: 1, through: return}}
+    - {name: leave, on: web, run: {gslb: {drain: new kernel}}, batch: {serial: 1, through: return}}
     - {name: work, on: web, after: {task: leave, same_host: true}, run: {local: {program: work}}}
-    - {name: return, on: web, after: {task: work, same_host: true}, run: {names: {return: true}}}
+    - {name: return, on: web, after: {task: work, same_host: true}, run: {gslb: {undrain: true}}}
 """
 
 
 def drained(cli, api, port, ran):
-    """Two machines behind one name; a job that works on each in turn."""
+    """Two nodes behind one name; a job that works on them one at a time."""
     for number in (1, 2):
         api.put(f"/v1/nodes/web-{number}", {"kind": "Node", "name": f"web-{number}", "labels": {"role": "web"}, "spec": {"address": f"127.0.1.{number}"}})
     api.put("/v1/pools/web", {"kind": "Pool", "name": "web", "spec": {}})
@@ -154,7 +154,7 @@ def drained(cli, api, port, ran):
         api.put(f"/v1/members/web-{number}", {"kind": "Member", "name": f"web-{number}", "spec": {"pool": "web", "node": f"web-{number}", "capacity": 100}})
     api.put("/v1/loadbalancers/web", {"kind": "LoadBalancer", "name": "web", "spec": {"fqdn": "web.geo.example", "zone": "geo.example", "pools": [{"pool": "web"}], "demand": 80, "ttl": {"max": "2s", "min": "2s"}}})
     both = ["127.0.1.1", "127.0.1.2"]
-    lab.wait_until("both machines answer", lambda: dig(port, "web.geo.example") == both, 5)
+    lab.wait_until("both nodes answer", lambda: dig(port, "web.geo.example") == both, 5)
     cli.ok("job", "submit", "-f", "-", stdin=WORK % "kernels")
     seen = []
 
@@ -164,41 +164,41 @@ def drained(cli, api, port, ran):
             seen.append((time.time(), now))
         return api.get("/v1/jobs/kernels").get("status", {}).get("state") in ("succeeded", "failed", "cancelled", "refused")
 
-    lab.wait_until("the job is over", over, 60, 0.02)
+    lab.wait_until("the job has ended", over, 60, 0.02)
     lab.equal("it succeeded", api.get("/v1/jobs/kernels")["status"]["state"], "succeeded")
     lab.wait_until("both answer again", lambda: over() and seen[-1][1] == both, 5)
-    lab.say("; ".join(f"{at - seen[0][0]:.1f} s {', '.join(a.rsplit('.', 1)[1] for a in answer)}" for at, answer in seen))
+    lab.log("; ".join(f"{at - seen[0][0]:.1f} s {', '.join(a.rsplit('.', 1)[1] for a in answer)}" for at, answer in seen))
     # Between the two both are there for a moment, which is too short to be seen every time.
     alone = [(at, answer) for at, answer in seen if answer != both]
-    lab.equal("one at a time was taken out, and the other answered", [answer for _, answer in alone], [[both[1]], [both[0]]])
+    lab.equal("one node at a time was drained, and the other answered", [answer for _, answer in alone], [[both[1]], [both[0]]])
     with open(ran) as file:
         worked = [line.split() for line in file]
     lab.equal("both were worked on", [host for host, _ in worked], ["web-1", "web-2"])
     for (host, at), (left, _) in zip(worked, alone):
-        lab.check(f"work on {host} began {float(at) - left:.1f} s after its name was another: not before resolvers had forgotten it (2 s)", float(at) - left >= 1.9, (at, left))
-    words = []
+        lab.check(f"work on {host} began {float(at) - left:.1f} s after its name changed: not before cached answers had expired (2 s)", float(at) - left >= 1.9, (at, left))
+    triggers = []
     for record in (d["spec"] for d in api.get("/v1/loadbalancers/web/decisions?limit=20")["items"] if d["spec"]["cause"] == "admin"):
-        words.append({**record["trigger"], "actor": record.get("actor"), "reason": record.get("reason")})
-        words += record["trigger"].get("also", [])  # what came in the same few milliseconds
-    lab.equal("the records say of both who took them out and who put them back, and why", sorted((w["member"], w["said"], w.get("actor"), w.get("reason")) for w in words),
-              [(f"web-{number}", said, "job/kernels", f"job kernels: {why}") for number in (1, 2) for said, why in (("drain", "new kernel"), ("nothing", "its work is done"))])
+        triggers.append({**record["trigger"], "actor": record.get("actor"), "reason": record.get("reason")})
+        triggers += record["trigger"].get("also", [])  # what came in the same few milliseconds
+    lab.equal("the records show the actor and the reason of each drain and undrain", sorted((w["member"], w["override"], w.get("actor"), w.get("reason")) for w in triggers),
+              [(f"web-{number}", override, "job/kernels", f"job kernels: {why}") for number in (1, 2) for override, why in (("drain", "new kernel"), ("none", "its work is done"))])
 
     api.patch("/v1/nodes/web-1", {"spec": {"maintenance": {"enabled": True, "reason": "disk"}}})
-    lab.wait_until("maintenance of a machine takes it out", lambda: dig(port, "web.geo.example") == ["127.0.1.2"], 5)
-    status = lab.wait_until("and its status says so", lambda: next((s for s in [api.get("/v1/members/web-1")["status"]] if s["state"] == "drained"), None), 5)
-    lab.contains("why", status.get("why", ""), "maintenance")
-    lab.equal("and when resolvers have forgotten it", seconds(status["forgotten_at"]) - seconds(status["since"]), 2)
+    lab.wait_until("maintenance of a node drains it", lambda: dig(port, "web.geo.example") == ["127.0.1.2"], 5)
+    status = lab.wait_until("and its status reports it", lambda: next((s for s in [api.get("/v1/members/web-1")["status"]] if s["state"] == "drained"), None), 5)
+    lab.contains("why", status.get("message", ""), "maintenance")
+    lab.equal("and when cached answers have expired", seconds(status["drained_at"]) - seconds(status["since"]), 2)
     began = next(d["spec"] for d in api.get("/v1/loadbalancers/web/decisions?limit=1")["items"])
-    lab.equal("and the record who began it", (began["cause"], began.get("actor"), began.get("reason")), ("admin", "admin", "Node web-1 is in maintenance: disk"))
+    lab.equal("and the record names the actor", (began["cause"], began.get("actor"), began.get("reason")), ("admin", "admin", "Node web-1 is in maintenance: disk"))
     api.patch("/v1/nodes/web-1", {"spec": {"maintenance": {"enabled": False}}})
-    lab.wait_until("and its end puts it back", lambda: dig(port, "web.geo.example") == both, 5)
+    lab.wait_until("and its end undrains it", lambda: dig(port, "web.geo.example") == both, 5)
     ended = lab.wait_until("with a record", lambda: next((d["spec"] for d in api.get("/v1/loadbalancers/web/decisions?limit=1")["items"] if d["spec"]["seq"] > began["seq"]), None), 5)
-    lab.equal("of who ended it, and of what that was", (ended.get("actor"), ended["trigger"]["taken_back"]["reason"]), ("admin", "Node web-1 is in maintenance: disk"))
+    lab.equal("with the actor who ended it, and its reason", (ended.get("actor"), ended["trigger"]["cleared"]["reason"]), ("admin", "Node web-1 is in maintenance: disk"))
 
     api.put("/v1/loadbalancers/web", {"kind": "LoadBalancer", "name": "web", "spec": {"fqdn": "web.geo.example", "zone": "geo.example", "pools": [{"pool": "web"}], "demand": 180, "ttl": {"max": "2s", "min": "2s"}}})
     cli.ok("job", "submit", "-f", "-", stdin=WORK % "too-much")
-    lab.wait_until("where one alone could not carry it the job stops", lambda: api.get("/v1/jobs/too-much").get("status", {}).get("state") == "failed", 30)
-    lab.equal("and nothing was taken out", dig(port, "web.geo.example"), both)
+    lab.wait_until("if one node alone cannot carry the load, the job stops", lambda: api.get("/v1/jobs/too-much").get("status", {}).get("state") == "failed", 30)
+    lab.equal("and no node was drained", dig(port, "web.geo.example"), both)
 
 
 GDNSD = """options => {{ listen => [ 127.0.0.1:{dns} ], run_dir => "{folder}/run", state_dir => "{folder}/state" }}
@@ -222,7 +222,7 @@ plain A 192.0.2.80
 
 
 def taken_over(cli, port):
-    """gdnsd's own configuration: gdnsd takes it, we take it, and both answer alike while members come and go."""
+    """gdnsd's own configuration: gdnsd accepts it, orrery imports it, and both give the same answers while members change."""
     folder = lab.scratch("gdnsd")
     for part in ("zones", "run", "state"):
         os.makedirs(os.path.join(folder, part), exist_ok=True)
@@ -232,12 +232,12 @@ def taken_over(cli, port):
     zone = os.path.join(folder, "zones", "moved.example")
     lab.write_file(zone, ZONE)
     done = subprocess.run(["gdnsd", "-c", folder, "checkconf"], capture_output=True, text=True)
-    lab.check("gdnsd takes the configuration", done.returncode == 0, done.stderr)
+    lab.check("gdnsd accepts the configuration", done.returncode == 0, done.stderr)
     webs = [lab.Web(address, web) for address in ("127.0.2.1", "127.0.2.2")]
     theirs = lab.Process("gdnsd", ["gdnsd", "-c", folder, "start"])
     imported = cli("gslb", "import", "gdnsd", config, zone)
-    lab.check("we read it", imported.status == 0, imported)
-    lab.say(imported.err.strip())
+    lab.check("orrery imports it", imported.status == 0, imported)
+    lab.log(imported.err.strip())
     cli.ok("apply", "-f", "-", stdin=imported.out)
     names = ["www", "two", "lb", "plain", "ns1"]
 
@@ -249,16 +249,16 @@ def taken_over(cli, port):
 
     one, two = "127.0.2.1", "127.0.2.2"
     try:
-        lab.wait_until("both answer alike: all is well", alike([one, two]), 20, 0.2)
+        lab.wait_until("both give the same answers: all members up", alike([one, two]), 20, 0.2)
         lab.equal("failover: the first", dig(port, "two.moved.example"), [one])
         webs[0].status = 500
-        lab.wait_until("the first fails: alike", alike([two]), 20, 0.2)
+        lab.wait_until("the first fails: the same answers", alike([two]), 20, 0.2)
         lab.equal("failover: the second", dig(port, "two.moved.example"), [two])
         webs[1].status = 500
-        lab.wait_until("all fail: alike, and everybody is answered", alike([one, two]), 20, 0.2)
+        lab.wait_until("all fail: both servers give the same answers", alike([one, two]), 20, 0.2)
         webs[0].status = webs[1].status = 200
-        lab.wait_until("all come back: alike", alike([one, two]), 30, 0.2)
-        lab.say("; ".join(f"{n}: {', '.join(a)}" for n, (a, _) in zip(names, both())))
+        lab.wait_until("all return: the same answers", alike([one, two]), 30, 0.2)
+        lab.log("; ".join(f"{n}: {', '.join(a)}" for n, (a, _) in zip(names, both())))
     finally:
         theirs.kill()
 
@@ -279,7 +279,7 @@ def main(options):
     api = server.api()
     drained(cli, api, port, ran)
     taken_over(cli, port)
-    lab.check("the server stops when told to", server.stop() == 0)
+    lab.check("the server stops on SIGTERM", server.stop() == 0)
 
 
 if __name__ == "__main__":

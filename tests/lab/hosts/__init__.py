@@ -1,10 +1,10 @@
-"""Many SSH hosts on one machine: each a network, mount, UTS and PID namespace with a sshd, a host key, a /root, /srv, /tmp and /etc of its own, on a
-bridge that nothing else is on. Needs root and the packages iproute2 and openssh-server.
+"""Many SSH hosts on one computer: each a network, mount, UTS and PID namespace with a sshd, a host key, a /root, /home, /srv, /tmp and /etc of its own, on a
+bridge of their own. Needs root and the packages iproute2 and openssh-server.
 
     hosts = Hosts(10)
-    hosts.enter()                       # this process and its children are now where the hosts can be reached; nothing leads out
+    hosts.enter()                       # this process and its children are now in the network of the hosts, without a route outside
     hosts[0].address, hosts[0].host_key, hosts.key_file
-    hosts[0].run("cat", "/srv/file")    # a look inside
+    hosts[0].run("cat", "/srv/file")    # reads a file
     hosts[0].cut(); hosts[0].heal(); hosts[0].crash(); hosts[0].reboot(); hosts[0].freeze(); hosts[0].thaw(); hosts[0].change_key()
     hosts.down()                        # also at exit
 """
@@ -81,7 +81,7 @@ class Host:
         orrery_lab.write_file(os.path.join(d, "boot_id"), str(uuid.uuid4()) + "\n", 0o644)
         root = f"mount -t tmpfs -o size={self.small},mode=0700 small /root; cp -a {d}/root/.ssh /root/" if self.small else f"mount --bind {d}/root /root"
         own = "\n".join(f"mount -t overlay overlay -o lowerdir=/{part},upperdir={d}/{part},workdir={d}/{part}-work /{part}" for part in self.own)
-        # What is below /tmp here is copied before the host's own /tmp covers it.
+        # Files below /tmp are copied before the host's own /tmp covers it.
         orrery_lab.write_file(os.path.join(d, "start.sh"), f"""
 hostname {self.name}
 mount --make-rprivate /
@@ -89,6 +89,8 @@ mount --bind {d}/boot_id /proc/sys/kernel/random/boot_id
 mount -t overlay overlay -o lowerdir=/etc,upperdir={d}/etc,workdir={d}/etc-work /etc
 {own}
 mount -t tmpfs tmpfs /run
+mount -t tmpfs tmpfs /home
+mount -t tmpfs tmpfs /var/mail
 mkdir -p /run/sshd; cp {d}/sshd_config {d}/hostkey /run/; chmod 600 /run/hostkey
 {root}
 mount --bind {d}/srv /srv
@@ -109,7 +111,7 @@ while :; do sleep 3600 & wait $!; done
         return int(quiet("pgrep", "-P", str(self.shell.pid)).split()[0])
 
     def inside(self, *argv):
-        """The command line of something inside."""
+        """The command line that runs a program inside."""
         return ["nsenter", "-t", str(self.first_process()), "-m", "-u", "-p", "-n", *argv]
 
     def run(self, *argv, check=True, input=None):
@@ -119,20 +121,20 @@ while :; do sleep 3600 & wait $!; done
         return done.stdout
 
     def processes(self):
-        """Command lines of all that runs inside."""
+        """Command lines of all processes inside."""
         return self.run("sh", "-c", "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline; echo; done 2>/dev/null").splitlines()
 
     # --- faults
 
     def cut(self):
-        """Packets vanish; open sessions hang."""
+        """Drops packets; open sessions hang."""
         quiet("ip", "-n", self.hosts.middle, "link", "set", self.wire, "down")
 
     def heal(self):
         quiet("ip", "-n", self.hosts.middle, "link", "set", self.wire, "up")
 
     def crash(self):
-        """All of its processes are gone at once, and when this returns."""
+        """Kills all of its processes at once; they have ended when this returns."""
         with contextlib.suppress(Exception):
             os.kill(self.first_process(), signal.SIGKILL)
             self.shell.wait(10)  # ends when the last of them has
@@ -140,7 +142,7 @@ while :; do sleep 3600 & wait $!; done
         self.shell.wait()
 
     def reboot(self):
-        """Crash, and another boot id."""
+        """Crashes and starts with a new boot id."""
         self.crash()
         self.start()
         self.hosts.wait_for(self)
@@ -149,7 +151,7 @@ while :; do sleep 3600 & wait $!; done
         return int(self.run("cat", "/run/sshd.pid"))
 
     def freeze(self):
-        """sshd accepts and says nothing more."""
+        """sshd accepts and then stays silent."""
         self.run("kill", "-STOP", str(self.sshd()))
 
     def thaw(self):
@@ -168,7 +170,7 @@ while :; do sleep 3600 & wait $!; done
 class Hosts:
     def __init__(self, count, settings=("MaxSessions 64", "MaxStartups 100:30:200"), each=None, small=None, own=()):
         """`settings`: lines of sshd_config; `each(number)`: further ones of one host; `small(number)`: size of its /root, as in "1m", or None;
-        `own`: further folders ("usr", "var") that a host can change without this machine seeing it."""
+        `own`: further folders ("usr", "var") that a host can change without an effect outside."""
         orrery_lab.skip_unless(os.geteuid() == 0, "network namespaces need root")
         for name, package in (("ip", "iproute2"), ("sshd", "openssh-server"), ("ssh-keygen", "openssh-client"), ("unshare", "util-linux"), ("pgrep", "procps")):
             orrery_lab.program(name, package)
@@ -195,8 +197,8 @@ class Hosts:
 
     def wait_for(self, host, seconds=30):
         end = time.monotonic() + seconds
-        look = ["ip", "netns", "exec", self.middle, "bash", "-c", f"exec 3<>/dev/tcp/{host.address}/22"]
-        while subprocess.run(look, capture_output=True).returncode != 0:
+        attempt = ["ip", "netns", "exec", self.middle, "bash", "-c", f"exec 3<>/dev/tcp/{host.address}/22"]
+        while subprocess.run(attempt, capture_output=True).returncode != 0:
             if host.shell.poll() is not None or time.monotonic() > end:
                 with open(os.path.join(host.folder, "log"), errors="replace") as log:
                     raise RuntimeError(f"{host.name} did not come up: {log.read()[-1000:]}")
@@ -212,7 +214,7 @@ class Hosts:
         return iter(self.all)
 
     def enter(self):
-        """This process, and all it starts from now on, lives where the hosts are."""
+        """Moves this process and its later children into the network of the hosts."""
         with open(f"/var/run/netns/{self.middle}") as space:
             if ctypes.CDLL(None, use_errno=True).setns(space.fileno(), CLONE_NEWNET) != 0:
                 raise OSError(ctypes.get_errno(), "setns")

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""examples/jiocloud.yaml as it stands, on ten hosts: it converges, knows that it is done, follows its members without storms, and wakes at once."""
+"""examples/jiocloud.yaml unchanged, on ten hosts: it converges, knows that it is done, follows its members without storms, and wakes immediately."""
 import os
 import statistics
 import subprocess
@@ -9,7 +9,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import orrery_lab  # noqa: E402
 from hosts import Hosts  # noqa: E402
-from orrery_lab import Cli, Etcd, Server, check, equal, run, say, scratch  # noqa: E402
+from orrery_lab import Cli, Etcd, Server, check, equal, log, run, scratch  # noqa: E402
 
 EXAMPLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "examples", "jiocloud.yaml")
 MACHINES = {"bootstrap1": "bootstrap", "stmonleader1": "stmonleader", "stmon1": "stmon", "stmon2": "stmon", "ct1": "ct", "ocdb1": "ocdb", "oc1": "oc",
@@ -44,7 +44,7 @@ class Site:
         self.cli = Cli(orrery, self.server).login(self.server)
 
     def ran(self, name):
-        """(task, attempt) of each body that ran on a machine, in order."""
+        """(task, attempt) of each body that ran on a node, in order."""
         return [tuple(line.split()) for line in self.by_name[name].run("sh", "-c", "cat /srv/ran 2>/dev/null || true").splitlines()]
 
     def reruns(self):
@@ -56,7 +56,7 @@ class Site:
             if time.monotonic() > end:
                 raise orrery_lab.Failed(f"{what}: not within {seconds} s")
             time.sleep(0.1)
-        say(f"ok    {what}")
+        log(f"ok    {what}")
 
     def wait_job(self, name, seconds=120):
         try:
@@ -66,7 +66,7 @@ class Site:
         check(f"job {name} is done", done.status == 0, f"{done}\n{self.cli('job', 'show', name)}")
 
     def quiet_reruns(self, seconds=8.0):
-        """How often the pools were made, once that has not changed for some time."""
+        """How often the pools were created, once the number is stable."""
         last, since = self.reruns(), time.monotonic()
         while time.monotonic() - since < seconds:
             time.sleep(0.2)
@@ -77,10 +77,10 @@ class Site:
 
 def converges(site):
     begun = time.monotonic()
-    applied = site.cli("apply", "-f", EXAMPLE, "--because", "the lab")
-    check("the example is accepted as it stands", applied.status == 0, str(applied))
+    applied = site.cli("apply", "-f", EXAMPLE, "--reason", "the lab")
+    check("the example is accepted unchanged", applied.status == 0, str(applied))
     site.wait_job("jiocloud")
-    say(f"      ten hosts, 12 groups of tasks: {time.monotonic() - begun:.1f} s")
+    log(f"      ten hosts, 12 groups of tasks: {time.monotonic() - begun:.1f} s")
     equal("nothing is missing", site.api.get("/v1/jobs/jiocloud/missing")["missing"], [])
     for name in MACHINES:
         ran = site.ran(name)
@@ -96,7 +96,7 @@ def one_more_member(site):
     site.by_name["cp1"].run("sh", "-c", "setsid python3 -m http.server --directory /srv 5000 >/dev/null 2>&1 </dev/null &")
     site.api.put("/v1/instances/keystone-cp1", {"kind": "Instance", "name": "keystone-cp1", "spec": {"service": "keystone", "node": "cp1", "tags": ["real"]}})
     site.wait_for("the new member is in the pool", lambda: site.by_name["haproxy1"].run("cat", "/srv/pool-keystone").count(":5000") == 3, 30)
-    equal("a new member: the pools are made again exactly once", site.quiet_reruns() - before, 1)
+    equal("a new member: the pools are created again exactly once", site.quiet_reruns() - before, 1)
 
 
 def flapping(site):
@@ -105,13 +105,13 @@ def flapping(site):
     for i in range(20):
         site.api.patch("/v1/instances/keystone-cp1", {"spec": {"maintenance": i % 2 == 0}})
         time.sleep(max(0.0, begun + (i + 1) * 0.5 - time.monotonic()))
-    say(f"      20 changes in {time.monotonic() - begun:.1f} s")
+    log(f"      20 changes in {time.monotonic() - begun:.1f} s")
     again = site.quiet_reruns() - before
-    check(f"a member that flaps 20 times in 10 s: the pools are made again {again} times, at most 3", again <= 3, again)
+    check(f"a member that flaps 20 times in 10 s: the pools are created again {again} times, at most 3", again <= 3, again)
 
 
 def wakes_at_once(site):
-    """From the write of an instance until the task that waited for it runs on its host. The median of several: a machine that is also building can hold one up."""
+    """From the write of an instance until the task that waited for it runs on its host. The median of several: a busy host can delay one."""
     took = []
     for i in range(7):
         beacon, job = f"beacon-{i}", f"wake-{i}"
@@ -124,7 +124,7 @@ def wakes_at_once(site):
         site.api.put(f"/v1/instances/{beacon}-cp1", {"kind": "Instance", "name": f"{beacon}-cp1", "spec": {"service": beacon, "node": "cp1"}})
         site.wait_job(job, 20)
         took.append(int(site.by_name["cp2"].run("cat", f"/srv/seen-{i}")) / 1e9 - lit)
-    say("      " + ", ".join(f"{each * 1000:.0f}" for each in took) + " ms")
+    log("      " + ", ".join(f"{each * 1000:.0f}" for each in took) + " ms")
     median = statistics.median(took)
     check(f"a barrier's task runs {median * 1000:.0f} ms after the catalog changed, less than 100", median < 0.1, took)
 
@@ -135,7 +135,7 @@ def main(given):
     one_more_member(site)
     flapping(site)
     wakes_at_once(site)
-    equal("the server stops in peace", site.server.stop(), 0)
+    equal("the server stops cleanly", site.server.stop(), 0)
 
 
 if __name__ == "__main__":

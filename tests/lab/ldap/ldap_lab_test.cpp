@@ -1,10 +1,11 @@
-#include "core/testing.h"
+#include "core/test_fixture.h"
 #include "drivers/ldap/ldap.h"
 #include "slapd.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <csignal>
 #include <memory>
 
 /// The LDAP driver against OpenLDAP.
@@ -65,6 +66,7 @@ class Ldap : public ::testing::Test {
 protected:
     void SetUp() override {
         if (const auto missing = lab::Slapd::missing(); !missing.empty()) GTEST_SKIP() << missing;
+        std::signal(SIGPIPE, SIG_IGN); // as the server does: libldap may write to a connection that was shut down
         slapd();
     }
     static std::string outcome_of(identity::PasswordSource& source, std::string user, std::string password) {
@@ -85,13 +87,13 @@ protected:
     }
 };
 
-TEST_F(Ldap, TheRightPasswordGivesTheGreatestRoleOfTheGroups) {
+TEST_F(Ldap, TheCorrectPasswordGivesTheHighestRoleOfTheGroups) {
     auto source = source_of(options_for(slapd().tls_url()));
     EXPECT_EQ(outcome_of(*source, "alice", "alice password"), "operator");
     EXPECT_EQ(outcome_of(*source, "carol", "carol password"), "admin");
 }
 
-TEST_F(Ldap, TheUserIsCalledWhatTheDirectoryCallsIt) {
+TEST_F(Ldap, TheUserHasTheNameOfTheDirectory) {
     auto source = source_of(options_for(slapd().tls_url()));
     const auto answer = answer_of(*source, "ALICE", "alice password");
     ASSERT_TRUE(answer.ok() && answer->has_value());
@@ -112,7 +114,7 @@ TEST_F(Ldap, AnUnknownUserIsUnknown) {
     EXPECT_EQ(outcome_of(*source, "nobody", "nobody password"), "unknown");
 }
 
-TEST_F(Ldap, TwoEntriesOfOneNameAreNobody) {
+TEST_F(Ldap, TwoEntriesOfOneNameAreRefused) {
     auto source = source_of(options_for(slapd().tls_url()));
     EXPECT_EQ(outcome_of(*source, "twin", "twin password"), "unauthenticated");
     auto options = options_for(slapd().tls_url());
@@ -127,12 +129,12 @@ TEST_F(Ldap, ANameCannotChangeTheSearch) {
         EXPECT_EQ(outcome_of(*source, user, "alice password"), "unknown") << user;
 }
 
-TEST_F(Ldap, ADnWithSyntaxInItIsFoundInItsGroups) {
+TEST_F(Ldap, ADnWithSpecialCharactersIsFoundInItsGroups) {
     auto source = source_of(options_for(slapd().tls_url()));
     EXPECT_EQ(outcome_of(*source, "jsmith", "jsmith password"), "viewer");
 }
 
-TEST_F(Ldap, WithoutAGroupOfOursNobodyIsLetIn) {
+TEST_F(Ldap, AUserWithoutAMappedGroupIsRefused) {
     auto source = source_of(options_for(slapd().tls_url()));
     EXPECT_EQ(outcome_of(*source, "bob", "bob password"), "unauthenticated");
     EXPECT_EQ(outcome_of(*source, "bob", "wrong password"), "unauthenticated");
@@ -145,7 +147,7 @@ TEST_F(Ldap, GroupsMayNameUsersInsteadOfEntries) {
     EXPECT_EQ(outcome_of(*source_of(options), "bob", "bob password"), "operator");
 }
 
-TEST_F(Ldap, WithoutAGroupBaseTheEntrysOwnMemberOfCounts) {
+TEST_F(Ldap, WithoutAGroupBaseMemberOfIsUsed) {
     auto options = options_for(slapd().tls_url());
     options.group_base.clear();
     EXPECT_EQ(outcome_of(*source_of(options), "alice", "alice password"), "operator");
@@ -175,14 +177,14 @@ TEST_F(Ldap, ACertificateOfAnotherNameIsRefused) {
     EXPECT_EQ(answer.error().code, Code::unavailable) << answer.error().text();
 }
 
-TEST_F(Ldap, PlainLdapIsSpokenOnLoopbackWhereThatIsSaid) {
+TEST_F(Ldap, PlaintextIsUsedOnLoopbackIfConfigured) {
     auto options = options_for(slapd().plain_url());
     options.plain_on_loopback = true;
     options.ca = slapd().other_ca();
     EXPECT_EQ(outcome_of(*source_of(options), "alice", "alice password"), "operator");
 }
 
-TEST_F(Ldap, AWrongPasswordOfOurOwnIsOurTroubleNotTheUsers) {
+TEST_F(Ldap, AWrongBindPasswordIsAnErrorOfTheServerNotOfTheUser) {
     auto options = options_for(slapd().tls_url());
     options.bind_password = "not that";
     const auto answer = answer_of(*source_of(options), "alice", "alice password");
@@ -191,13 +193,13 @@ TEST_F(Ldap, AWrongPasswordOfOurOwnIsOurTroubleNotTheUsers) {
     EXPECT_THAT(answer.error().text(), ::testing::Not(::testing::HasSubstr("not that")));
 }
 
-TEST_F(Ldap, ABaseThatIsNotThereIsOurTroubleToo) {
+TEST_F(Ldap, AMissingSearchBaseIsAnErrorOfTheServer) {
     auto options = options_for(slapd().tls_url());
     options.user_base = "ou=nowhere,dc=example,dc=org";
     EXPECT_EQ(outcome_of(*source_of(options), "alice", "alice password"), "unavailable");
 }
 
-TEST_F(Ldap, OneThatHangsIsWaitedForSoLongAndNoLonger) {
+TEST_F(Ldap, ADirectoryThatHangsIsATimeout) {
     const lab::SilentServer silent;
     for (const auto& url : {fmt::format("ldap://127.0.0.1:{}", silent.port()), fmt::format("ldaps://127.0.0.1:{}", silent.port())})
         for (const bool plain : {false, true}) {
@@ -211,7 +213,7 @@ TEST_F(Ldap, OneThatHangsIsWaitedForSoLongAndNoLonger) {
         }
 }
 
-TEST_F(Ldap, OneThatIsDownIsUnavailableAndItsReturnIsNoticed) {
+TEST_F(Ldap, ADirectoryThatIsDownIsUnavailableAndItsReturnIsDetected) {
     auto source = source_of(options_for(slapd().tls_url()));
     EXPECT_EQ(outcome_of(*source, "alice", "alice password"), "operator");
     slapd().stop();
@@ -220,7 +222,7 @@ TEST_F(Ldap, OneThatIsDownIsUnavailableAndItsReturnIsNoticed) {
     EXPECT_EQ(outcome_of(*source, "alice", "alice password"), "operator");
 }
 
-CO_TEST(LdapCrowd, ManyAtOnceAreServedOrToldToWait) {
+CO_TEST(LdapConcurrency, ManyConcurrentLoginsAreServedOrThrottled) {
     if (!lab::Slapd::missing().empty()) co_return;
     auto source = source_of(options_for(slapd().tls_url()));
     std::vector<std::string> outcomes;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/testing.h"
+#include "core/test_fixture.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -9,10 +9,10 @@
 
 namespace orrery::lab {
 
-/// A real OpenLDAP server on loopback with a small directory (see slapd.cpp), in a folder of its own. It ends with this object.
+/// A real OpenLDAP server on loopback with a small directory (see slapd.cpp), in a temporary folder. It stops with this object.
 class Slapd {
 public:
-    /// Why it cannot be had on this machine; empty where it can.
+    /// The reason why slapd cannot run on this host; empty where it can.
     static std::string missing();
 
     Slapd();
@@ -20,7 +20,8 @@ public:
     Slapd(const Slapd&) = delete;
     Slapd& operator=(const Slapd&) = delete;
 
-    /// Starts it, on the same ports each time, and waits until it answers. False, with what it said, where it does not.
+    /// Starts slapd, on the same ports each time, and waits until it answers. Returns false, and prints its output, where it does
+    /// not.
     bool start();
     void stop();
 
@@ -29,7 +30,7 @@ public:
     /// The same server at an address that is not in its certificate.
     std::string misnamed_url() const;
     std::filesystem::path ca() const { return folder_ / "ca.pem"; }
-    /// Of an authority that signed nothing here.
+    /// An authority that signed no certificate here.
     std::filesystem::path other_ca() const { return folder_ / "other-ca.pem"; }
 
 private:
@@ -42,10 +43,10 @@ private:
     bool prepared_ = false;
 };
 
-/// A port that nobody listens on.
+/// A free port.
 std::uint16_t free_port();
 
-/// Takes connections and never says a word.
+/// Accepts connections and never sends anything.
 class SilentServer {
 public:
     SilentServer();

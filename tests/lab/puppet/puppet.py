@@ -19,6 +19,7 @@ FILES = {
     "fails.pp": "exec { 'bad': command => '/bin/false' }\nnotify { 'after': require => Exec['bad'] }\n",
     "both.pp": "file { '/srv/both': content => 'x' }\n-> exec { 'bad': command => '/bin/false' }\n",
     "compile.pp": "include no_such_class\n",
+    "context.pp": "notify { \"fact ${facts['orrery_context']}\": }\n",
     "slow.pp": "exec { '/bin/sh -c \"echo run >>/srv/slow; sleep 4\"': }\n",
 }
 
@@ -38,10 +39,10 @@ def main(options):
     def apply(body, **more):
         return driver.start("puppet", "h1", body, timeout=120, **more)
 
-    site = {"manifest": "site.pp", "modules": ["modules/lab"], "data": {"lab::password": "${secret.lab.p}"}}
+    site = {"manifest": "site.pp", "modules": ["modules/lab"], "data": {"lab::password": CANARY}}
     bound = {"values": {"lab::peers": ["10.0.0.1", "10.0.0.2"]}, "secrets": {"lab.p": CANARY}}
     preview = driver.ask("plan", "puppet", "h1", site, timeout=120, **bound).wait(120)
-    check("noop says what would change, although it exits with 0", preview.get("change") == "changed" and any("/srv/conf" in d["what"] for d in preview["differences"]), preview)
+    check("noop reports what would change, although it exits with 0", preview.get("change") == "changed" and any("/srv/conf" in d["name"] for d in preview["differences"]), preview)
     equal("and changes nothing", host.run("ls", "/srv"), "")
     call = apply({**site, "phase": "packages"}, **bound)
     check("the phase of packages touches packages only", call.outcome(120)["ended"] == "succeeded" and host.run("ls", "/srv") == "", (call.done, call.err))
@@ -49,24 +50,24 @@ def main(options):
     outcome = call.outcome(120)
     check("2: changed", outcome["ended"] == "succeeded" and outcome["change"] == "changed" and outcome["exit_code"] == 2, (outcome, call.err))
     equal("values of the task are Hiera's highest layer", host.run("cat", "/srv/conf"), "peers 10.0.0.1,10.0.0.2\n")
-    equal("a secret comes where it belongs", host.run("cat", "/srv/secret"), CANARY)
-    equal("and stays nowhere else", host.run("grep", "-rl", CANARY, "/root", "/tmp", "/var/tmp", "/run", check=False), "")
+    equal("a secret reaches its destination", host.run("cat", "/srv/secret"), CANARY)
+    equal("and is stored nowhere else", host.run("grep", "-rl", CANARY, "/root", "/tmp", "/var/tmp", "/run", check=False), "")
     check("changed resources are steps", any(s["name"] == "File[/srv/conf]" and s["result"] == "changed" for s in call.steps), call.steps)
     check("the report is not in the log", "report of attempt" not in call.text() and "resource_statuses" not in call.text())
-    contains("what Puppet says is", call.text(), "Notice: ")
+    contains("the output of Puppet is", call.text(), "Notice: ")
     outcome = apply(site, **bound).outcome(120)
     check("0: nothing to do", outcome["ended"] == "succeeded" and outcome["change"] == "unchanged" and outcome["exit_code"] == 0, outcome)
     call = apply({"manifest": "fails.pp"})
     outcome = call.outcome(120)
     check("4: failures, nothing changed", outcome["error"] == "failed" and outcome["exit_code"] == 4 and outcome["change"] == "unchanged", outcome)
-    contains("the cause is named", outcome["words"], "Exec[bad]")
-    check("what depended on it was skipped", any(s["name"] == "Notify[after]" and s["result"] == "skipped" for s in call.steps), call.steps)
+    contains("the cause is named", outcome["message"], "Exec[bad]")
+    check("dependent resources were skipped", any(s["name"] == "Notify[after]" and s["result"] == "skipped" for s in call.steps), call.steps)
     outcome = apply({"manifest": "both.pp"}).outcome(120)
     check("6: failures and changes", outcome["error"] == "failed" and outcome["exit_code"] == 6 and outcome["change"] == "changed", outcome)
     outcome = apply({"manifest": "compile.pp"}).outcome(120)
-    check("1: did not compile", outcome["error"] == "refused" and outcome["exit_code"] == 1 and "no_such_class" in outcome["words"], outcome)
+    check("1: did not compile", outcome["error"] == "refused" and outcome["exit_code"] == 1 and "no_such_class" in outcome["message"], outcome)
     outcome = apply({"code": "file { '/srv/code': content => lookup('x') }"}, values={"x": "from hiera"}).outcome(120)
-    check("a manifest may stand in the job itself", outcome["ended"] == "succeeded" and host.run("cat", "/srv/code") == "from hiera", outcome)
+    check("a job can contain its manifest", outcome["ended"] == "succeeded" and host.run("cat", "/srv/code") == "from hiera", outcome)
 
     call = apply({"manifest": "slow.pp"})
     orrery_lab.wait_until("it runs", lambda: host.run("cat", "/srv/slow", check=False) == "run\n", 60)
@@ -74,11 +75,30 @@ def main(options):
     driver = Driver(path, nodes, hosts.key_file, content)
     driver.ask("reattach", "puppet", "h1", {"manifest": "slow.pp"}, id=call.id, call=call, kept=[len(call.out), len(call.err)], timeout=60)
     done = call.wait(60)
-    check("after kill -9 of the server the run is taken up again, report and all",
-          done.get("what") == "ended" and done["outcome"]["ended"] == "succeeded" and done["outcome"]["values"]["changed"] == 1, done)
+    check("after kill -9 of the server the run is reattached, with its report",
+          done.get("state") == "ended" and done["outcome"]["ended"] == "succeeded" and done["outcome"]["values"]["changed"] == 1, done)
     equal("and it ran once", host.run("cat", "/srv/slow"), "run\n")
     driver.finish()
+    context_of_a_job(options, hosts)
     hosts.down()
+
+
+def context_of_a_job(options, hosts):
+    """A server that was given no setting about Puppet, and two jobs."""
+    server = orrery_lab.Server(options.orrery)
+    os.makedirs(os.path.join(server.folder, "content"), mode=0o700)
+    write_file(os.path.join(server.folder, "content", "context.pp"), FILES["context.pp"], 0o644)
+    server.start()
+    api = server.api()
+    api.put("/v1/secrets/lab-key", {"spec": {"values": {"private_key": hosts.private_key()}}})
+    api.put("/v1/nodes/h1", hosts.node(hosts[0]))
+    cli = orrery_lab.Cli(options.orrery, server).login(server)
+    for name in ("one", "two"):
+        api.post("/v1/jobs", {"name": name, "spec": {"tasks": [{"name": "apply", "on": ["h1"], "run": {"puppet": {"manifest": "context.pp"}}}]}}, **{"X-Request-Id": f"trace-{name}"})
+    for name in ("one", "two"):
+        equal(f"job {name} succeeds", cli("job", "wait", name, seconds=120).status, 0)
+        contains("the context of the request that submitted the job is a fact of its Puppet runs", cli.ok("job", "logs", name, "apply@h1"), f"fact trace-{name}")
+    server.stop()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Files that tasks leave on machines: fetched over SSH, also by an account that needs sudo, also after kill -9 of the server; kept, listed, saved, gone with the job."""
+"""Artefacts of tasks: fetched over SSH, also by an account that needs sudo, also after kill -9 of the server; stored, listed, saved, removed with the job."""
 import hashlib
 import json
 import os
@@ -48,7 +48,7 @@ def main(given):
     api.put("/v1/nodes/h2", hosts.node(hosts[1], user="deploy", sudo=True))
     cli = Cli(given.orrery, server, HOME=scratch("home"), XDG_CONFIG_HOME=scratch("home")).login(server)
     cli.ok("job", "submit", "-f", "-", stdin=JOB)
-    wait_until("the slow one has begun", lambda: hosts[1].run("sh", "-c", "cat /srv/slow 2>/dev/null || true") == "begun\n", 20)
+    wait_until("the slow task has started", lambda: hosts[1].run("sh", "-c", "cat /srv/slow 2>/dev/null || true") == "begun\n", 20)
     server.kill()
     time.sleep(2.5)  # it ends meanwhile
     server.start()
@@ -58,31 +58,31 @@ def main(given):
         listed = {one["path"]: one for one in json.loads(cli.ok("job", "artefacts", "leaves", task, "-o", "json"))["artefacts"]}
         sum_there = cli.ok("job", "logs", "leaves", task).split()[0]
         equal(f"{task}: three megabytes, byte by byte", (listed["/srv/report.bin"]["size"], listed["/srv/report.bin"]["sha256"]), (3000000, sum_there))
-        equal(f"{task}: what is no file is told", [listed[path]["words"] for path in ("/srv", "/srv/none")], ["is no file: pack a folder into one", "is not there"])
+        equal(f"{task}: a path that is not a file is reported", [listed[path]["message"] for path in ("/srv", "/srv/none")], ["is not a file: pack a folder into one", "is not there"])
         folder = scratch("saved")
         saved = cli("job", "artefacts", "leaves", task, "--save", folder)
-        equal(f"{task}: saving tells what is missing: 1", saved.status, 1)
+        equal(f"{task}: saving reports the missing file: 1", saved.status, 1)
         contains(f"{task}: by name", saved.err, f"{host.name}:/srv/none is not there")
         with open(os.path.join(folder, host.name, "srv/report.bin"), "rb") as file:
-            equal(f"{task}: what was saved is what was there", hashlib.sha256(file.read()).hexdigest(), sum_there)
+            equal(f"{task}: the saved file equals the file on the node", hashlib.sha256(file.read()).hexdigest(), sum_there)
         with open(os.path.join(folder, host.name, f"srv/who-{host.name}")) as file:
             equal(f"{task}: a file for root only is fetched as root", file.read(), "0\n")
     out = cli.ok("job", "artefacts", "leaves", "fails@h1")
     contains("a task that failed leaves its files too", out, "/srv/why", hashlib.sha256(b"why\n").hexdigest())
-    contains("but none that holds its secret", out, "holds a secret of its task, and is not kept")
-    contains("what ended while the server was dead is fetched too", cli.ok("job", "artefacts", "leaves", "slow@h2"), hashlib.sha256(b"begun\ndone\n").hexdigest())
+    contains("but no file that contains its secret", out, "holds a secret of its task, and is not stored")
+    contains("artefacts of a task that ended while the server was down are fetched, too", cli.ok("job", "artefacts", "leaves", "slow@h2"), hashlib.sha256(b"begun\ndone\n").hexdigest())
     api = server.api()
     api.post("/v1/users", {"kind": "User", "name": "viewer", "spec": {"role": "viewer", "password": "only looking, thanks"}})
     viewer = server.api(token=server.api(token=None).post("/v1/login", {"user": "viewer", "password": "only looking, thanks"})["token"])
-    check("who may only look sees the list", len(viewer.get("/v1/jobs/leaves/artefacts?task=fails@h1")["artefacts"]) == 3)
-    viewer.refused("and not what is in the files", 403, "GET", "/v1/jobs/leaves/artefact?task=fails@h1")
-    wait_until("nothing is left on machines", lambda: api.get("/v1/jobs/leaves")["status"].get("cleaned"), 20)
+    check("a viewer sees the list", len(viewer.get("/v1/jobs/leaves/artefacts?task=fails@h1")["artefacts"]) == 3)
+    viewer.refused("and not the contents", 403, "GET", "/v1/jobs/leaves/artefact?task=fails@h1")
+    wait_until("nothing is left on the nodes", lambda: api.get("/v1/jobs/leaves")["status"].get("cleaned"), 20)
     kept = [name for _, _, names in os.walk(os.path.join(server.folder, "jobs")) for name in names]
     check("they are beside the job's output", len(kept) > 5, kept)
     cli.ok("delete", "job", "leaves")
-    wait_until("and go with the job", lambda: not any(names for _, _, names in os.walk(os.path.join(server.folder, "jobs"))), 20)
+    wait_until("and are removed with the job", lambda: not any(names for _, _, names in os.walk(os.path.join(server.folder, "jobs"))), 20)
     equal("it stops on SIGTERM", server.stop(), 0)
-    equal("without an error in its log", server.complaints(), [])
+    equal("without an error in its log", server.error_lines(), [])
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from orrery_lab import Cli, Failed, Server, check, contains, equal, run, say, scratch, wait_until, write_file  # noqa: E402
+from orrery_lab import Cli, Failed, Server, check, contains, equal, log, run, scratch, wait_until, write_file  # noqa: E402
 
 # docs/cli.md
 OK, OTHER, USAGE, NOT_FOUND, DENIED, CONFLICT, UNAVAILABLE, INVALID, DIFFERENCES = 0, 1, 2, 3, 4, 5, 6, 7, 10
@@ -36,15 +36,15 @@ spec:
 
 
 def refused(cli, what, status, *arguments, **named):
-    """Fails as it should: this exit code, a sentence on standard error, no JSON, nothing on standard output."""
+    """Expects a failure: this exit code, a sentence on standard error, no JSON, nothing on standard output."""
     ran = cli(*arguments, **named)
     if ran.status != status:
         raise Failed(f"{what}: expected exit code {status}\n{ran}")
     if not ran.err.strip() or not ran.err.startswith("error: "):
         raise Failed(f"{what}: no sentence on standard error\n{ran}")
     if '{"' in ran.err or '"code"' in ran.err or "terminate called" in ran.err:
-        raise Failed(f"{what}: that is no sentence for people\n{ran}")
-    say(f"ok    {what}: {status}, {ran.err.strip().splitlines()[0][:150]}")
+        raise Failed(f"{what}: the error is not a readable sentence\n{ran}")
+    log(f"ok    {what}: {status}, {ran.err.strip().splitlines()[0][:150]}")
     return ran.err
 
 
@@ -54,7 +54,7 @@ def logging_in(cli, server):
     refused(cli, "a wrong password", DENIED, "login", "admin", "--password-file", wrong)
     refused(cli, "no such password file", INVALID, "login", "admin", "--password-file", "/nonexistent")
     refused(cli, "a server that does not answer", UNAVAILABLE, "login", "admin", "--password-file", wrong, ORRERY_SERVER="http://127.0.0.1:9")
-    refused(cli, "a server that is no URL", INVALID, "get", "nodes", "--server", "nonsense:")
+    refused(cli, "an invalid server URL", USAGE, "get", "nodes", "--server", "nonsense:")
     cli.login(server)
     contains("whoami", cli.ok("whoami"), "admin", server.url)
     equal("whoami -o json", json.loads(cli.ok("whoami", "-o", "json"))["user"], "admin")
@@ -69,7 +69,7 @@ def first_login(orrery):
     server.command = lambda: command[:at] + command[at + 2:]
     server.start()
     path = os.path.join(server.folder, "first-login")
-    check("the first login is in a file for its owner's eyes", os.path.exists(path) and os.stat(path).st_mode & 0o077 == 0, path)
+    check("the file of the first login is readable only by its owner", os.path.exists(path) and os.stat(path).st_mode & 0o077 == 0, path)
     with open(path) as file:
         password = re.search(r"password (\S+)", file.read()).group(1)
     check("and not in the log", password not in server.log_text())
@@ -80,7 +80,7 @@ def first_login(orrery):
     refused(cli, "a one-time password alone", DENIED, "login", "admin", "--password-file", given)
     cli.ok("login", "admin", "--password-file", given, "--new-password-file", chosen)
     contains("with a new one it logs in", cli.ok("whoami"), "admin")
-    wait_until("the file of the first login goes away", lambda: not os.path.exists(path), 5)
+    wait_until("the file of the first login is removed", lambda: not os.path.exists(path), 5)
     refused(cli, "the one-time password is used up", DENIED, "login", "admin", "--password-file", given)
     server.stop()
     server.start()
@@ -95,12 +95,12 @@ def applying(cli):
     folder = scratch("site")
     site = write_file(os.path.join(folder, "site.yaml"), SITE)
     ran = cli("diff", "-f", site)
-    equal("diff of what is not there: 10", ran.status, DIFFERENCES)
-    contains("says what would come", ran.out, "n1", "site-key")
+    equal("diff of a missing resource: 10", ran.status, DIFFERENCES)
+    contains("reports the new resource", ran.out, "n1", "site-key")
     out = cli.ok("apply", "-f", site, "--dry-run")
     contains("apply --dry-run", out, "n1")
     equal("changes nothing", cli.ok("get", "nodes", "-o", "name"), "")
-    out = cli.ok("apply", "-f", site, "--because", "the lab needs it")
+    out = cli.ok("apply", "-f", site, "--reason", "the lab needs it")
     for line in ("node/n1 created", "node/n2 created", "secret/site-key created"):
         contains(f"apply: {line}", out, line)
     out = cli.ok("apply", "-f", site)
@@ -116,11 +116,11 @@ def applying(cli):
     write_file(os.path.join(below, "n3.json"), json.dumps({"kind": "Node", "name": "n3", "labels": {"role": "web"}, "spec": {"address": "192.0.2.13"}}))
     write_file(os.path.join(below, "readme.txt"), "not a resource")
     out = cli.ok("apply", "-f", folder)
-    contains("apply of a folder goes below it, and takes JSON", out, "node/n3 created")
+    contains("apply of a folder is recursive and accepts JSON", out, "node/n3 created")
     yaml = cli.ok("get", "node", "n3", "-o", "yaml")
-    equal("what get -o yaml gives can be applied", cli("apply", "-f", "-", stdin=yaml).status, OK)
+    equal("the output of get -o yaml can be applied", cli("apply", "-f", "-", stdin=yaml).status, OK)
     text = cli.ok("get", "node", "n3", "-o", "json")
-    equal("and what get -o json gives", cli("apply", "-f", "-", stdin=text).status, OK)
+    equal("and that of get -o json", cli("apply", "-f", "-", stdin=text).status, OK)
     equal("and a list of them", cli("apply", "-f", "-", stdin=cli.ok("get", "nodes", "-o", "yaml")).status, OK)
 
     err = refused(cli, "a misspelt field", INVALID, "apply", "-f", "-", stdin="kind: Node\nname: bad\nspec: {adress: 192.0.2.1, ssh: {port: 99999}}\n")
@@ -128,11 +128,11 @@ def applying(cli):
     err = refused(cli, "a misspelt kind", INVALID, "apply", "-f", "-", stdin="kind: Nod\nname: bad\n")
     contains("with the nearest", err, "did you mean node?")
     refused(cli, "broken YAML", INVALID, "apply", "-f", "-", stdin="kind: Node\n name: [\n")
-    refused(cli, "a file that is not there", INVALID, "apply", "-f", "/nonexistent.yaml")
-    err = refused(cli, "a reference to nothing", INVALID, "apply", "-f", "-", stdin="kind: Node\nname: bad\nspec: {address: 192.0.2.1, ssh: {key: nobody}}\n")
+    refused(cli, "a missing file", INVALID, "apply", "-f", "/nonexistent.yaml")
+    err = refused(cli, "a reference to a missing resource", INVALID, "apply", "-f", "-", stdin="kind: Node\nname: bad\nspec: {address: 192.0.2.1, ssh: {key: nobody}}\n")
     contains("names it", err, "nobody")
     ran = cli("apply", "-f", "-", stdin="kind: Node\nname: n9\nspec: {address: 192.0.2.9}\n---\nkind: Node\nname: bad\nspec: {}\n")
-    check("one bad document of two: the good one is made and the exit code tells", ran.status == INVALID and "node/n9 created" in ran.out, str(ran))
+    check("one bad document of two: the good one is created and the exit code shows the error", ran.status == INVALID and "node/n9 created" in ran.out, str(ran))
 
 
 def looking(cli):
@@ -154,14 +154,14 @@ def looking(cli):
     for name in ("node", "nodes", "Node", "no"):
         equal(f"a kind's name may be {name}", cli.ok("get", name, "n1", "-o", "name").strip(), "node/n1")
     secret = cli.ok("get", "secret", "site-key", "-o", "yaml")
-    check("a secret does not come back", "not-a-real-key" not in secret and "private_key" in secret, secret)
-    refused(cli, "one that is not there", NOT_FOUND, "get", "node", "nobody")
-    err = refused(cli, "a kind that is not there", NOT_FOUND, "get", "noodes")
+    check("the value of a Secret is not returned", "not-a-real-key" not in secret and "private_key" in secret, secret)
+    refused(cli, "a missing resource", NOT_FOUND, "get", "node", "nobody")
+    err = refused(cli, "a kind that does not exist", NOT_FOUND, "get", "noodes")
     contains("with the nearest", err, "nodes")
     refused(cli, "a bad selector", INVALID, "get", "nodes", "-l", "a=b=c,,")
     text = cli.ok("describe", "node", "n1")
     contains("describe", text, "Node n1", "192.0.2.11", "Events", "the lab needs it")
-    refused(cli, "describe what is not there", NOT_FOUND, "describe", "node", "nobody")
+    refused(cli, "describe of a missing resource", NOT_FOUND, "describe", "node", "nobody")
     contains("kinds", cli.ok("kinds"), "Node", "Secret", "User", "Token", "Event")
     contains("explain", cli.ok("explain", "node"), "spec.address", "required", "22")
     contains("explain a part", cli.ok("explain", "node.spec.ssh"), "spec.ssh.port")
@@ -170,7 +170,7 @@ def looking(cli):
     check(f"events as json ({len(events)})", len(events) > 5)
     context = events[-1]["spec"]["context"]
     check("events of one request", all(e["spec"]["context"] == context for e in json.loads(cli.ok("events", "--context", context, "-o", "json"))["items"]))
-    refused(cli, "a time that is none", INVALID, "events", "--since", "yesterday")
+    refused(cli, "an invalid time", USAGE, "events", "--since", "yesterday")
     contains("store status", cli.ok("store", "status"), "sqlite")
 
 
@@ -182,7 +182,7 @@ def watching(cli, orrery):
     cli.ok("delete", "node", "seen")
     out, err = process.communicate(timeout=15)
     changes = [json.loads(line) for line in out.splitlines()]
-    equal("watch sees a life", [c["event"] for c in changes if c["event"] != "listed"], ["created", "updated", "removed"])
+    equal("watch shows creation, change and removal", [c["event"] for c in changes if c["event"] != "listed"], ["created", "updated", "removed"])
     equal("and ends after --count", process.returncode, 0)
     process = subprocess.Popen([orrery, "watch", "nodes", "-o", "name"], env=cli.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     time.sleep(0.5)
@@ -204,20 +204,20 @@ def watching_through_a_restart(cli, orrery, server):
         out, err = process.communicate(timeout=30)
     except subprocess.TimeoutExpired:
         process.kill()
-        raise Failed(f"the watch did not go on after the server was killed and started: {process.communicate()}") from None
-    equal("a watch survives the server's death without losing a change", out.splitlines(), ["node/r1 created", "node/r2 created", "node/r1 removed"])
+        raise Failed(f"the watch did not continue after the server was killed and started: {process.communicate()}") from None
+    equal("a watch survives a killed server without losing a change", out.splitlines(), ["node/r1 created", "node/r2 created", "node/r1 removed"])
 
 
 def deleting(cli):
-    err = refused(cli, "deleting what is referred to", CONFLICT, "delete", "secret", "site-key")
-    contains("says by whom", err, "n1")
+    err = refused(cli, "deleting a referenced resource", CONFLICT, "delete", "secret", "site-key")
+    contains("names the referrer", err, "n1")
     contains("--dry-run", cli.ok("delete", "node", "n9", "--dry-run"), "n9")
     equal("changes nothing", cli("get", "node", "n9").status, OK)
-    contains("delete", cli.ok("delete", "node", "n9", "--because", "sold"), "removed")
+    contains("delete", cli.ok("delete", "node", "n9", "--reason", "sold"), "removed")
     refused(cli, "deleting it again", NOT_FOUND, "delete", "node", "n9")
     contains("the reason is kept", cli.ok("events", "--subject", "node/n9"), "sold")
     cli.ok("delete", "-f", scratch("site"))
-    equal("delete of a folder, what refers first", cli.ok("get", "nodes", "-o", "name") + cli.ok("get", "secrets", "-o", "name"), "")
+    equal("delete of a folder, referring resources first", cli.ok("get", "nodes", "-o", "name") + cli.ok("get", "secrets", "-o", "name"), "")
 
 
 def users_and_tokens(cli, server, orrery):
@@ -233,9 +233,9 @@ def users_and_tokens(cli, server, orrery):
     refused(alice, "nor see users", DENIED, "get", "users")
     new = write_file(os.path.join(scratch(), "alice2"), "another-password-of-hers\n")
     alice.ok("user", "password", "--password-file", new, "--current-password-file", password)
-    refused(alice, "the old password is over", DENIED, "login", "alice", "--password-file", password)
+    refused(alice, "the old password is invalid", DENIED, "login", "alice", "--password-file", password)
     alice.ok("login", "alice", "--password-file", new)
-    cli.ok("user", "disable", "alice", "--because", "on leave")
+    cli.ok("user", "disable", "alice", "--reason", "on leave")
     refused(alice, "a disabled user", DENIED, "get", "nodes")
     cli.ok("user", "enable", "alice")
     alice.ok("login", "alice", "--password-file", new)
@@ -261,20 +261,20 @@ def backing_up(cli, server, orrery):
     cli.ok("apply", "-f", "-", stdin=SITE)
     backup = os.path.join(scratch(), "backup.db")
     cli.ok("store", "backup", backup)
-    check("a backup is for its owner's eyes", os.stat(backup).st_mode & 0o077 == 0, oct(os.stat(backup).st_mode))
-    refused(cli, "a file that is there is not overwritten", CONFLICT, "store", "backup", backup)
+    check("a backup is readable only by its owner", os.stat(backup).st_mode & 0o077 == 0, oct(os.stat(backup).st_mode))
+    refused(cli, "an existing file is not overwritten", CONFLICT, "store", "backup", backup)
     contains("it verifies", cli.ok("store", "verify", backup), "revision")
     cli.ok("delete", "node", "n1")
     kept = set(cli.ok("get", "nodes", "-o", "name").split())
-    check("n1 is gone", "node/n1" not in kept)
+    check("n1 does not exist", "node/n1" not in kept)
     store = os.path.join(server.folder, "store.db")
     ran = cli("store", "restore", backup, "--data-folder", server.folder, "--config", "/dev/null")
     check("restore over a running server is refused", ran.status != 0 and "node/n1" not in cli.ok("get", "nodes", "-o", "name"), str(ran))
-    say("      " + ran.err.strip().replace("\n", " / "))
+    log("      " + ran.err.strip().replace("\n", " / "))
     server.stop()
     ran = cli("store", "restore", backup, "--data-folder", server.folder, "--config", "/dev/null")
-    if ran.status != 0:  # what is there is not thrown away unless one says so
-        check("restore over a store that has something wants --force", "force" in ran.err, str(ran))
+    if ran.status != 0:  # an existing store is not overwritten without --force
+        check("restore over a store that is not empty requires --force", "force" in ran.err, str(ran))
         cli.ok("store", "restore", backup, "--data-folder", server.folder, "--config", "/dev/null", "--force")
     server.start()
     contains("the backup is in force", cli.ok("get", "nodes", "-o", "name"), "node/n1")
@@ -291,11 +291,25 @@ def backing_up(cli, server, orrery):
     refused(cli, "a damaged backup", OTHER, "store", "verify", damaged)
     refused(cli, "is not restored", OTHER, "store", "restore", damaged, "--data-folder", scratch("other"), "--config", "/dev/null")
     with open(damaged, "rb") as file:
-        equal("and left as it is", file.read() == before, True)
+        equal("and is not changed", file.read() == before, True)
     ran = cli("store", "verify", "/etc/passwd")
-    check("a file that is no store", ran.status != 0 and ran.err.startswith("error: "), str(ran))
-    say("      " + ran.err.strip().replace("\n", " / "))
+    check("a file that is not a store", ran.status != 0 and ran.err.startswith("error: "), str(ran))
+    log("      " + ran.err.strip().replace("\n", " / "))
     server.start()
+
+
+def helps_with_every_command(cli):
+    """`orrery --help` is made from the table of commands, as the manual page is."""
+    commands = [re.sub(r" +(\\\[|\[|[A-Z]).*", "", line) for line in re.findall(r"^\.SS orrery (.*)$", cli.ok("man").replace("\\-", "-"), re.M)]
+    check(f"the manual has {len(commands)} commands", len(commands) > 50 and "job submit" in commands and "gslb why" in commands, commands)
+    help_text = cli.ok("--help")
+    equal("bare orrery and orrery help print the same", [cli("help").out == help_text, help_text in cli().out + cli().err], [True, True])
+    lines = {}
+    for line in help_text.splitlines():
+        if line.startswith("  ") and len(line.split()) > 1:
+            lines[line.split()[0]] = lines.get(line.split()[0], "") + line
+    missing = [command for command in [*commands, "server", "checker"] if not all(word in lines.get(command.split()[0], "").replace("|", " ").split() for word in command.split())]
+    equal("orrery --help lists every command", missing, [])
 
 
 def typing_errors(cli):
@@ -304,9 +318,9 @@ def typing_errors(cli):
     refused(cli, "no command below", USAGE, "user", "nonsense")
     err = refused(cli, "a misspelt option", USAGE, "get", "nodes", "--outptu", "json")
     contains("with the nearest", err, "--output")
-    refused(cli, "a form that is none", USAGE, "get", "nodes", "-o", "xml")
+    refused(cli, "an unknown output format", USAGE, "get", "nodes", "-o", "xml")
     refused(cli, "an argument too few", USAGE, "get")
-    contains("help", cli.ok("--help"), "apply", "get", "describe", "login", "server")
+    helps_with_every_command(cli)
     contains("help of a command", cli.ok("apply", "--help"), "--dry-run", "orrery apply -f site/")
     check("version with its commit", re.search(r"\d+\.\d+\.\d+.*[0-9a-f]{7}", cli.ok("--version")) is not None, cli.ok("--version"))
     ran = cli("server", "--data-foldr", "/tmp/x")
@@ -321,7 +335,7 @@ def completing(cli):
         found = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True) if shell == "bash" else None
         if found:
             equal("it is a script", found.returncode, 0)
-    contains("words of a kind", cli.ok("__complete", "get", ""), "nodes")
+    contains("completion of the names of a kind", cli.ok("__complete", "get", ""), "nodes")
     contains("names", cli.ok("__complete", "get", "node", ""), "n1")
     config = write_file(os.path.join(scratch(), "orrery.yaml"), "server:\n  lissten: 127.0.0.1:1\nlog: {level: loud}\n")
     err = refused(cli, "config check of a wrong file", INVALID, "config", "check", "-f", config)
@@ -344,11 +358,11 @@ def examples(cli, folder):
             check(f"examples/{name} would apply, its job too", "job/jiocloud" in out, out)
             cli.ok("delete", "-f", os.path.join(folder, "jiocloud-nodes.yaml"))
             continue
-        out = cli.ok("apply", "-f", path, "--because", f"examples/{name}")
+        out = cli.ok("apply", "-f", path, "--reason", f"examples/{name}")
         check(f"examples/{name} applies", "created" in out or "updated" in out, out)
-        equal(f"examples/{name} is then what is there", cli("diff", "-f", path).status, OK)
+        equal(f"examples/{name} then equals the stored resources", cli("diff", "-f", path).status, OK)
         if name == "gates.yaml":
-            cli.ok("job", "cancel", "gates", "--because", "it was shown")
+            cli.ok("job", "cancel", "gates", "--reason", "it was shown")
             wait_until("the job is cancelled", lambda: "cancelled" in cli.ok("get", "job", "gates"), 10)
         cli.ok("delete", "-f", path)
     cli.ok("delete", "secret", "site-key")
@@ -370,9 +384,9 @@ def main(given):
     backing_up(cli, server, given.orrery)
     completing(cli)
     first_login(given.orrery)
-    equal("the log has no errors", server.complaints(), [])
+    equal("the log has no errors", server.error_lines(), [])
     server.stop()
-    refused(cli, "a server that is gone", UNAVAILABLE, "get", "nodes")
+    refused(cli, "a stopped server", UNAVAILABLE, "get", "nodes")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -B
-"""Secrets that tasks use, by every executor, and then looked for: in the arguments and environments of all processes while the tasks run, in attempts'
-files on the machines, and at the end in every answer, event, file and log, at the server and on the machines. Tasks print them in all the forms that
-programs print things in, fail with them, and are taken up again after kill -9 of the server.
+"""Secrets that tasks of every executor use are searched for: in the arguments and environments of all processes while the tasks run, in attempts'
+files on the nodes, and at the end in every answer, event, file and log, on the server and on the nodes. Tasks print them in all the forms that
+programs print things in, fail with them, and are reattached after kill -9 of the server.
 With --ansible and --puppet also by these, where they are installed."""
 import base64
 import contextlib
@@ -17,12 +17,11 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import orrery_lab  # noqa: E402
 from canaries import Ear, canaries, canary, disguises, leaks  # noqa: E402
 from hosts import Hosts  # noqa: E402
-from orrery_lab import Cli, Failed, Problem, Server, Stream, check, contains, equal, run, say, scratch, wait_until, write_file  # noqa: E402
+from orrery_lab import Cli, Failed, Problem, Server, Stream, check, contains, equal, log, run, scratch, wait_until, write_file  # noqa: E402
 
-PLUGINS = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "share", "ansible", "callback"))
 TOKEN, PASSWORD, KEY = "${secret.lab.token}", "${secret.lab.password}", "${secret.lab.key}"
 
-# Prints its environment's TOKEN and PASSWORD in every disguise, slowly, so that somebody can look meanwhile and a server can be killed.
+# Prints its environment's TOKEN and PASSWORD in every encoding, slowly, so that the test can inspect processes and kill a server meanwhile.
 PRINTS = r"""
 import base64, json, os, sys, time, urllib.parse
 for turn in range(int(sys.argv[1])):
@@ -37,12 +36,12 @@ print("printed", flush=True)
 
 
 class Echo(http.server.BaseHTTPRequestHandler):
-    """Answers with all that it was asked, in every disguise; with 500 where the path says so."""
+    """Echoes the request in every encoding; with status 500 if the path asks for it."""
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
-        said = {"authorization": self.headers.get("Authorization"), "body": body, "path": self.path, "escaped": urllib.parse.quote(body), "base64": base64.b64encode(body.encode()).decode()}
-        data = json.dumps(said).encode()
+        echo = {"authorization": self.headers.get("Authorization"), "body": body, "path": self.path, "escaped": urllib.parse.quote(body), "base64": base64.b64encode(body.encode()).decode()}
+        data = json.dumps(echo).encode()
         self.send_response(500 if "fail" in self.path else 200)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -60,7 +59,7 @@ def job(url, given):
     tasks = [
         {"name": "script", "on": both, "env": everything, "run": {"ssh": {"script": "python3 /srv/prints.py 2", "input": PASSWORD}},
          "verify": {"ssh": {"script": "echo verified with \"$TOKEN\""}}},
-        {"name": "inline", "on": both, "run": {"ssh": {"script": f"x='{TOKEN}'; sleep 0.4; echo \"$x\"", "shell": "bash"}}},
+        {"name": "inline", "on": both, "run": {"ssh": {"script": f"x={TOKEN}; sleep 0.4; echo \"$x\"", "shell": "bash"}}},
         {"name": "command", "on": both, "run": {"ssh": {"command": ["cat"], "input": f"{TOKEN} {PASSWORD}\n{KEY}\n"}}},
         {"name": "push", "on": both, "run": {"ssh": {"push": {"content": f"{PASSWORD}\n", "to": "/srv/wanted-push", "mode": "0600"}}}},
         {"name": "blocks", "on": both, "env": {"TOKEN": TOKEN}, "with": {"password": PASSWORD, "key": KEY}, "run": {"ssh": {"blocks": [
@@ -85,8 +84,9 @@ def job(url, given):
         {"name": "http-wrong", "run": {"http": {"url": f"{TOKEN}://x", "body": PASSWORD}}},
     ]
     if given.ansible:
-        tasks += [{"name": "play", "on": both, "together": True, "env": everything, "with": {"token": TOKEN}, "run": {"ansible": {"playbook": "play.yml", "variables": {"password": PASSWORD}}}},
+        tasks += [{"name": "play", "on": both, "together": True, "env": {"PLAIN": "no secret"}, "with": {"token": TOKEN}, "run": {"ansible": {"playbook": "play.yml", "variables": {"password": PASSWORD}}}},
                   {"name": "play-fails", "on": ["h1"], "with": {"token": TOKEN}, "run": {"ansible": {"playbook": "fails.yml"}}},
+                  {"name": "play-env", "on": ["h1"], "env": everything, "run": {"ansible": {"playbook": "fails.yml"}}},
                   {"name": "play-tags", "on": ["h1"], "run": {"ansible": {"playbook": "fails.yml", "tags": [TOKEN]}}}]
     if given.puppet:
         tasks += [{"name": "apply", "on": ["h1"], "with": {"password": PASSWORD}, "run": {"puppet": {"manifest": "site.pp", "data": {"token": TOKEN}}}},
@@ -105,9 +105,9 @@ CONTENT = {
 
 
 class Spy(threading.Thread):
-    """Looks at every process of this machine, the hosts' too, and at attempts' files on the hosts, again and again."""
+    """Inspects every process of this host and of the lab hosts, and the files of attempts on the hosts, repeatedly."""
 
-    PRINTING = ("out", "err", "said")  # what a task prints is there until the server has it
+    PRINTING = ("out", "err", "printed")  # what a task prints is there until the server has it
 
     def __init__(self, hosts, runs):
         super().__init__(daemon=True)
@@ -120,7 +120,7 @@ class Spy(threading.Thread):
     def shows(self, data):
         return any(form in data for form in self.forms)
 
-    def look(self):
+    def inspect(self):
         for pid in filter(str.isdigit, os.listdir("/proc")):
             with contextlib.suppress(OSError):
                 with open(f"/proc/{pid}/cmdline", "rb") as file:
@@ -134,7 +134,7 @@ class Spy(threading.Thread):
                     mine = dict(item.split(b"=", 1) for item in environment.split(b"\0") if b"=" in item)
                     self.holders.add(mine.get(b"ORRERY_TASK", b"nobody's").decode())
                     for name, value in mine.items():
-                        if self.shows(value) and name not in (b"TOKEN", b"PASSWORD", b"KEY"):
+                        if self.shows(value) and name not in (b"TOKEN", b"PASSWORD", b"KEY", b"ORRERY_VALUE_1"):
                             self.environments.add((name, line[:100]))
         for folder in [os.path.join(host.folder, "root", ".orrery") for host in self.hosts] + [self.runs]:
             for below, _, names in os.walk(folder):
@@ -148,7 +148,7 @@ class Spy(threading.Thread):
 
     def run(self):
         while not self.over.is_set():
-            self.look()
+            self.inspect()
             time.sleep(0.01)
 
     def stop(self):
@@ -171,7 +171,7 @@ def hear_all(server, api, name):
             tries("GET", f"/v1/jobs/{name}/output?task={of}&phase={phase}&limit=4194304")
         stream = Stream(server, f"/v1/jobs/{name}/output?task={of}&follow=true", seconds=5)
         for event in stream:
-            Ear.heard += repr(event).encode()
+            Ear.received += repr(event).encode()
         stream.close()
     return tasks
 
@@ -189,7 +189,7 @@ def prepare(given):
     content = scratch("content")
     for name, text in CONTENT.items():
         write_file(os.path.join(content, name), text, 0o644)
-    server = Server(given.orrery, arguments=["--log-level", "debug", "--jobs-programs", f"prints={prints};fails={fails}", "--jobs-content", content, "--jobs-ansible-plugins", PLUGINS])
+    server = Server(given.orrery, arguments=["--log-level", "debug", "--jobs-programs", f"prints={prints};fails={fails}", "--jobs-content", content])
     server.start()
     canary("a token")
     canary("a password with all that is ever escaped", "p%s \"q\" 'x' & <y> / \\ é🐦 +z")
@@ -205,14 +205,14 @@ def prepare(given):
 def outcomes(api, given):
     tasks = {task["task"]: task for task in api.get("/v1/jobs/uses/tasks?limit=5000")["tasks"]}
     wrong = {"fails@h1", "cut@h1", "block-fails@h1", "argument@h1", "package@h1", "killed@h2", "local-fails", "local-argument", "http-fails", "http-nobody", "http-wrong"}
-    wrong |= {"play-fails@h1", "play-tags@h1"} if given.ansible else set()
+    wrong |= {"play-fails@h1", "play-tags@h1", "play-env@h1"} if given.ansible else set()
     wrong |= {"apply-fails@h1", "apply-tags@h1"} if given.puppet else set()
-    equal("what must fail failed, and nothing else", {name for name, task in tasks.items() if task["state"] != "succeeded"}, wrong)
-    for name in ("argument@h1", "package@h1", "local-argument", *(["play-tags@h1"] if given.ansible else []), *(["apply-tags@h1"] if given.puppet else [])):
-        contains(f"{name} is refused, for it would be an argument", tasks[name]["words"], "secret", "argument")
-    equal("what had to be killed was cancelled, not lost", tasks["killed@h2"]["state"], "cancelled")
-    contains("a failure's words are masked", tasks["fails@h1"]["words"], "exit code 3", "(secret)")
-    contains("also where they are cut", tasks["cut@h1"]["words"], "exit code 4", "xx(secret)")
+    equal("exactly the expected tasks failed", {name for name, task in tasks.items() if task["state"] != "succeeded"}, wrong)
+    for name in ("argument@h1", "package@h1", "local-argument", *(["play-tags@h1", "play-env@h1"] if given.ansible else []), *(["apply-tags@h1"] if given.puppet else [])):
+        contains(f"{name} is refused, for it would be an argument", tasks[name]["message"], "secret", "argument")
+    equal("killed tasks are cancelled, not lost", tasks["killed@h2"]["state"], "cancelled")
+    contains("failure messages are masked", tasks["fails@h1"]["message"], "exit code 3", "(secret)")
+    contains("also where they are cut", tasks["cut@h1"]["message"], "exit code 4", "xx(secret)")
 
 
 def files_of(what, folder, wanted=()):
@@ -251,54 +251,54 @@ def main(given):
     spy.start()
     api.post("/v1/jobs", document)
     running = lambda: {task["task"] for task in api.get("/v1/jobs/uses/tasks?state=running")["tasks"]}  # noqa: E731
-    wait_until("the slow ones run", lambda: {"slow@h1", "slow@h2", "local"} <= running(), 20)
+    wait_until("the slow tasks run", lambda: {"slow@h1", "slow@h2", "local"} <= running(), 20)
     for _ in range(2):
         time.sleep(0.4)
         server.kill()
         server.start()
         api.close()
     state = lambda: api.get("/v1/jobs/uses")["status"].get("state")  # noqa: E731
-    wait_until("only the one that never ends runs", lambda: running() == {"killed@h2"}, 180 if given.ansible or given.puppet else 60, every=0.2)
-    api.post("/v1/jobs/uses/cancel", {"because": "it never ends"})
-    wait_until("the job is over", lambda: state() == "cancelled", 30, every=0.2)
+    wait_until("only the endless task runs", lambda: running() == {"killed@h2"}, 180 if given.ansible or given.puppet else 60, every=0.2)
+    api.post("/v1/jobs/uses/cancel", {"reason": "it never ends"})
+    wait_until("the job has ended", lambda: state() == "cancelled", 30, every=0.2)
     wait_until("and nothing is left of its attempts", lambda: api.get("/v1/jobs/uses")["status"].get("cleaned"), 30)
     spy.stop()
     outcomes(api, given)
     cli = Cli(given.orrery, server, HOME=scratch("home"), XDG_CONFIG_HOME=scratch("home")).login(server)
     for task in ("slow@h1", "slow@h2", "local"):
         lines = cli.ok("job", "logs", "uses", task).splitlines()
-        equal(f"{task}, taken up after two kill -9, said all of it once", sum(line.startswith(tuple("0123456789")) and "(secret)" in line for line in lines), 30)
+        equal(f"{task}, reattached after two kill -9, printed all of it once", sum(line.startswith(tuple("0123456789")) and "(secret)" in line for line in lines), 30)
 
-    say(f"      {spy.rounds} looks at {spy.seen // max(1, spy.rounds)} processes")
-    check("somebody looked often enough", spy.rounds > 20)
+    log(f"      {spy.rounds} inspections of {spy.seen // max(1, spy.rounds)} processes")
+    check("processes were inspected often enough", spy.rounds > 20)
     equal("no argument of any process showed a secret", spy.arguments, set())
-    check("some process had one in its environment, or the looking is worth nothing", {"slow@h1", "local"} <= spy.holders, spy.holders)
-    allowed = {f"{task}@{host}" for task in ("script", "blocks", "fails", "cut", "block-fails", "slow", "killed") for host in ("h1", "h2")} | {"local", "local-fails", "play"}
-    equal("only processes of tasks whose env names it", spy.holders - allowed, set())
-    equal("and only as the variable that env names", spy.environments, set())
-    equal("no file of an attempt showed one, but for what tasks print", spy.files, set())
+    check("some process had one in its environment, or the search proves nothing", {"slow@h1", "local"} <= spy.holders, spy.holders)
+    allowed = {f"{task}@{host}" for task in ("script", "inline", "blocks", "fails", "cut", "block-fails", "slow", "killed") for host in ("h1", "h2")} | {"local", "local-fails", "play"}
+    equal("only processes of tasks whose env or script names it", spy.holders - allowed, set())
+    equal("and only as the variable that env names, or that the script uses for it", spy.environments, set())
+    equal("no file of an attempt showed one, except the output of tasks", spy.files, set())
     for name in ("push", "template", "file", "line"):
         check(f"/srv/wanted-{name} has it", leaks(hosts[1].run("cat", f"/srv/wanted-{name}").encode()) != [])
 
     tasks = hear_all(server, api, "uses")
-    said = cli("job", "show", "uses").out + cli("job", "watch", "uses").out + "".join(cli("job", "why", "uses", task).out + cli("job", "logs", "uses", task).out for task in tasks)
-    equal("what the command line prints is free of them", leaks(said.encode()), [])
+    printed = cli("job", "show", "uses").out + cli("job", "watch", "uses").out + "".join(cli("job", "why", "uses", task).out + cli("job", "logs", "uses", task).out for task in tasks)
+    equal("the output of the command line is free of them", leaks(printed.encode()), [])
     for kind in api.get("/v1/kinds")["items"]:
         stream = Stream(server, f"/v1/{kind['plural']}?watch={revision}", seconds=0.2)
         with contextlib.suppress(TimeoutError, Problem):
             for event in stream:
-                Ear.heard += repr(event).encode()
+                Ear.received += repr(event).encode()
         stream.close()
         for item in api.all(kind["plural"]):
-            Ear.heard += json.dumps(item).encode()
+            Ear.received += json.dumps(item).encode()
     for path in ("/metrics", "/v1/store"):
         with contextlib.suppress(Problem, ValueError):
             api.request("GET", path)
-    equal(f"every answer and event is free of them ({Ear.answers} answers, {len(Ear.heard) >> 10} KiB)", leaks(bytes(Ear.heard)), [])
+    equal(f"every answer and event is free of them ({Ear.answers} answers, {len(Ear.received) >> 10} KiB)", leaks(bytes(Ear.received)), [])
     status, _, backup = api.raw("POST", "/v1/store/backup")
     check("a backup", status == 200 and leaks(backup) == [], leaks(backup))
     equal("it stops on SIGTERM", server.stop(), 0)
-    equal("without an error in its log", server.complaints(), [])
+    equal("without an error in its log", server.error_lines(), [])
 
     files_of("the data folder", server.folder)
     files_of("the server's logs at level debug", scratch("logs"))
@@ -308,7 +308,7 @@ def main(given):
     contains("sudo wrote its log", hosts[1].run("cat", "/srv/sudo.log"), "COMMAND=")
     for temporary in ("/tmp", "/var/tmp"):
         mine = [entry.path for entry in os.scandir(temporary) if entry.stat(follow_symlinks=False).st_mtime > started and entry.path != scratch() and entry.is_file(follow_symlinks=False)]
-        equal(f"{temporary} of the server's machine", [path for path in mine if leaks(open(path, "rb").read())], [])
+        equal(f"{temporary} of the server's host", [path for path in mine if leaks(open(path, "rb").read())], [])
 
 
 def options(parser):

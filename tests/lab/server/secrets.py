@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Secrets, passwords and tokens are put into the server, and then looked for: in every answer, event, metric, log line, process list
-and file, as they are and in the usual encodings. They may be nowhere."""
+"""Secrets, passwords and tokens are stored in the server and then searched for: in every answer, event, metric, log line, process list
+and file, as they are and in the usual encodings. None may be found."""
 import os
 import subprocess
 import sys
@@ -9,10 +9,10 @@ import urllib.parse
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from canaries import Ear, canaries, canary, leaks  # noqa: E402
-from orrery_lab import Cli, Etcd, Problem, Server, Stream, check, equal, run, say, scratch, wait_until, write_file  # noqa: E402
+from orrery_lab import Cli, Etcd, Problem, Server, Stream, check, equal, log, run, scratch, wait_until, write_file  # noqa: E402
 
 def tries(api, method, path, body, headers=None):
-    """Whatever it answers goes into the heap that is searched."""
+    """An Api whose responses are searched at the end."""
     try:
         return api.request(method, path, body, headers)
     except Problem:
@@ -20,12 +20,12 @@ def tries(api, method, path, body, headers=None):
 
 
 def put_in(server, api):
-    """Secrets by every way in, right and wrong."""
+    """Sends secrets in every kind of request, valid and invalid."""
     values = {"private_key": canary("a secret's value"), "long": canary("a long secret's beginning") + "x" * 5000 + canary("a long secret's end")}
     secret = {"kind": "Secret", "name": "s1", "spec": {"description": "a test", "values": values}}
     tries(api, "POST", "/v1/secrets?dry_run=true", secret)
     api.post("/v1/secrets", secret)
-    api.put("/v1/secrets/s1?because=rotation", {**secret, "spec": {"values": {**values, "second": canary("a value added by PUT")}}})
+    api.put("/v1/secrets/s1?reason=rotation", {**secret, "spec": {"values": {**values, "second": canary("a value added by PUT")}}})
     tries(api, "PUT", "/v1/secrets/s1?dry_run=true", {**secret, "spec": {"values": {"private_key": canary("a dry run's value")}}})
     tries(api, "PATCH", "/v1/secrets/s1?dry_run=true", {"spec": {"values": {"private_key": canary("a dry-run patch")}}})
     api.patch("/v1/secrets/s1", {"spec": {"values": {"private_key": canary("a patched value")}}})
@@ -34,7 +34,7 @@ def put_in(server, api):
     api.put("/v1/nodes/n1", {"kind": "Node", "name": "n1", "spec": {"address": "192.0.2.1", "ssh": {"key": "s1"}}})
     api.refused("a secret in use stays", 409, "DELETE", "/v1/secrets/s1")
 
-    say("wrong bodies, whose answers must not quote them")
+    log("wrong bodies, whose answers must not quote them")
     for what, body in {
         "a value of the wrong type": {"kind": "Secret", "name": "bad", "spec": {"values": {"a": [canary("in a list")]}}},
         "a value in an object": {"kind": "Secret", "name": "bad", "spec": {"values": {"a": {"b": canary("in an object")}}}},
@@ -45,7 +45,7 @@ def put_in(server, api):
     api.refused("a broken body", 400, "POST", "/v1/secrets", '{"kind": "Secret", "spec": {"values": {"a": "' + canary("in broken JSON") + '"', {"Content-Type": "application/json"})
     api.refused("broken YAML", 400, "POST", "/v1/secrets", "kind: Secret\nspec:\n  values: {a: '" + canary("in broken YAML") + "\n", {"Content-Type": "application/yaml"})
 
-    say("users, passwords, tokens")
+    log("users, passwords, tokens")
     password = canary("a user's password")
     api.post("/v1/users", {"kind": "User", "name": "alice", "spec": {"role": "operator", "password": password}})
     tries(api, "PUT", "/v1/users/alice?dry_run=true", {"kind": "User", "name": "alice", "spec": {"role": "operator", "password": canary("a dry run's password")}})
@@ -74,7 +74,7 @@ def put_in(server, api):
 
 
 def take_out(server, api, revision):
-    """All that can be read, by everyone who may."""
+    """Reads all that each role can read."""
     kinds = api.get("/v1/kinds")["items"]
     streams = []
     for kind in kinds:
@@ -91,12 +91,12 @@ def take_out(server, api, revision):
         try:
             for event, ident, data in stream:
                 changes += 1
-                Ear.heard += f"{event} {ident} {data}\n".encode()
+                Ear.received += f"{event} {ident} {data}\n".encode()
         except TimeoutError:
             pass
         stream.close()
-    equal("every answer, list, event stream, metric and page is free of them", leaks(Ear.heard), [])
-    say(f"      {Ear.answers} answers and {changes} streamed changes, {len(Ear.heard) / 1024:.0f} KiB, {len(canaries)} canaries")
+    equal("every answer, list, event stream, metric and page is free of them", leaks(Ear.received), [])
+    log(f"      {Ear.answers} answers and {changes} streamed changes, {len(Ear.received) / 1024:.0f} KiB, {len(canaries)} canaries")
 
 
 def processes(server, cli):
@@ -112,15 +112,15 @@ def processes(server, cli):
     finally:
         watching.terminate()
         out, err = watching.communicate(timeout=10)
-    equal("what it printed is free of them", leaks(out + err), [])
+    equal("the output of the server is free of them", leaks(out + err), [])
 
 
 def command_line(server):
     cli = Cli(server.orrery, server).login(server)
     password = write_file(os.path.join(scratch(), "carol.password"), canary("carol's password") + "\n")
     ran = cli("user", "create", "carol", "--role", "viewer", "--password-file", password)
-    check("a user is made with a password from a file", ran.status == 0, str(ran))
-    heard = ran.out + ran.err
+    check("a user is created with a password from a file", ran.status == 0, str(ran))
+    printed = ran.out + ran.err
     text = f"kind: Secret\nname: from-file\nspec:\n  values:\n    key: {canary('a secret applied from a file')}\n"
     file = write_file(os.path.join(scratch(), "secret.yaml"), text)
     changed = write_file(os.path.join(scratch(), "secret2.yaml"), text.replace(canaries["a secret applied from a file"], canary("a secret that differs")))
@@ -129,8 +129,8 @@ def command_line(server):
                       *(["get", "secrets", "-o", form] for form in ("table", "wide", "yaml", "json", "name")), ["describe", "secret", "from-file"],
                       ["get", "users", "-o", "yaml"], ["get", "tokens", "-o", "json"], ["describe", "user", "carol"], ["events"], ["events", "-o", "json"]):
         ran = cli(*arguments)
-        heard += f"{ran}\n"
-    equal("what the command line prints is free of them", leaks(heard.encode()), [])
+        printed += f"{ran}\n"
+    equal("the output of the command line is free of them", leaks(printed.encode()), [])
     home = cli.environment["HOME"]
     for folder, _, names in os.walk(home):
         for name in names:
@@ -159,18 +159,18 @@ def files(what, folder):
 
 def main(given):
     bind = write_file(os.path.join(scratch(), "bind.password"), canary("the directory's bind password") + "\n")
-    # A directory that nobody answers at: its password is read, and every login of an unknown user tries to use it.
+    # A directory that does not answer: its password is read, and every login of an unknown user tries to use it.
     server = Server(given.orrery, admin_password=canary("the first administrator's password"), arguments=[
         "--log-level", "debug", "--identity-ldap-url", "ldap://127.0.0.1:9", "--identity-ldap-bind-dn", "cn=orrery,dc=example,dc=org",
         "--identity-ldap-bind-password-file", bind, "--identity-ldap-user-base", "dc=example,dc=org", "--identity-ldap-roles", "admins=admin"])
     server.start()
     api = Ear(server, server.token())
     revision = api.get("/v1/store")["revision"]
-    # Names that the directory is asked for cannot be answered while it is away.
+    # Logins of directory users cannot be checked while it is unavailable.
     try:
         Ear(server).post("/v1/login", {"user": "somebody", "password": canary("a password for the directory")})
     except Problem as problem:
-        check(f"a directory that is away: {problem.status}", problem.status in (401, 503, 504), str(problem))
+        check(f"an unavailable directory: {problem.status}", problem.status in (401, 503, 504), str(problem))
     put_in(server, api)
     cli = command_line(server)
     take_out(server, api, revision)
@@ -185,16 +185,16 @@ def main(given):
     files("the data folder at rest", server.folder)
 
     if not os.path.exists("/usr/bin/etcd"):
-        say("      etcd is not installed: its files are not searched")
+        log("      etcd is not installed: its files are not searched")
         return
-    say("the same on etcd")
+    log("the same on etcd")
     canaries.clear()
-    Ear.heard.clear()
+    Ear.received.clear()
     etcd = Etcd(1)
     server = Server(given.orrery, "on-etcd", store_url=etcd.url("secrets"), admin_password=canary("the first administrator's password"))
     server.start()
     put_in(server, Ear(server, server.token()))
-    equal("every answer is free of them", leaks(Ear.heard), [])
+    equal("every answer is free of them", leaks(Ear.received), [])
     equal("the log is free of them", leaks(server.log_text().encode()), [])
     server.stop()
     time.sleep(0.2)

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""TLS with server and client certificates, the command line with --ca, the refusal to listen beyond loopback in the clear, and a
-shutdown that finishes what is under way and says good-bye to streams."""
+"""TLS with server and client certificates, the command line with --ca, the refusal to listen beyond loopback without TLS, and a
+shutdown that completes requests in progress and ends streams with an event."""
 import http.client
 import os
 import signal
@@ -13,7 +13,7 @@ import time
 import warnings
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from orrery_lab import Cli, Failed, Server, Stream, check, contains, equal, node, program, run, say, scratch, tls_context, write_file  # noqa: E402
+from orrery_lab import Cli, Failed, Server, Stream, check, contains, equal, log, node, program, run, scratch, tls_context, wait_until, write_file  # noqa: E402
 
 
 class Authority:
@@ -41,7 +41,7 @@ class Authority:
 
 
 def starts_not(orrery, what, *arguments):
-    """The text it refuses with."""
+    """The message of the refusal."""
     folder = scratch("refused")
     done = subprocess.run([orrery, "server", "--config", "/dev/null", "--data-folder", folder, *arguments], capture_output=True, text=True, timeout=20)
     check(f"{what} is refused", done.returncode != 0, f"it ended with {done.returncode}")
@@ -55,7 +55,7 @@ def encrypted(given, authority, certificate, key):
     server.start()
     api = server.api()
     api.put("/v1/nodes/n1", node("n1"))
-    equal("a client that knows the authority is served", api.get("/v1/nodes/n1")["name"], "n1")
+    equal("a client that trusts the authority is served", api.get("/v1/nodes/n1")["name"], "n1")
     with socket.create_connection(("127.0.0.1", server.port), 5) as plain:
         with server.ssl.wrap_socket(plain, server_hostname="127.0.0.1") as wrapped:
             check(f"with {wrapped.version()}", wrapped.version() in ("TLSv1.2", "TLSv1.3"), wrapped.version())
@@ -67,22 +67,22 @@ def encrypted(given, authority, certificate, key):
     try:
         with socket.create_connection(("127.0.0.1", server.port), 5) as plain:
             old.wrap_socket(plain)
-        raise Failed("TLS 1.1 is spoken")
+        raise Failed("TLS 1.1 is accepted")
     except (ssl.SSLError, ConnectionError):
-        check("TLS 1.1 is not spoken", True)
+        check("TLS 1.1 is refused", True)
     with socket.create_connection(("127.0.0.1", server.port), 5) as plain:
         plain.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         plain.settimeout(5)
         answer = plain.recv(1000)
-    check("one that speaks in the clear gets no answer of the API", b"200" not in answer[:20], repr(answer))
-    equal("and the server lives", server.probe("/healthz")[0], 200)
+    check("a client without TLS gets no answer of the API", b"200" not in answer[:20], repr(answer))
+    equal("and the server is alive", server.probe("/healthz")[0], 200)
 
     cli = Cli(given.orrery, server)
     ran = cli("get", "nodes")
     check("the command line refuses a server it cannot verify", ran.status != 0, str(ran))
     ran = cli("login", "admin", "--password-file", server.password_file)
     check("and sends it no password", ran.status != 0, str(ran))
-    say("      " + ran.err.strip().replace("\n", " / "))
+    log("      " + ran.err.strip().replace("\n", " / "))
     cli.ok("--ca", authority.certificate, "login", "admin", "--password-file", server.password_file)
     contains("with --ca it logs in and reads", cli.ok("--ca", authority.certificate, "get", "nodes", "-o", "name"), "n1")
     contains("with ORRERY_CA too", cli.ok("get", "nodes", "-o", "name", ORRERY_CA=authority.certificate), "n1")
@@ -90,9 +90,9 @@ def encrypted(given, authority, certificate, key):
     api.put("/v1/nodes/n2", node("n2"))
     equal("streams go over TLS", next(e for e in stream if e[0] != "started")[0], "created")
     stream.close()
-    # Sockets that connect and say nothing may not keep others out.
+    # Silent connections must not block other clients.
     silent = [socket.create_connection(("127.0.0.1", server.port), 5) for _ in range(50)]
-    equal("50 silent connections keep nobody out", server.probe("/healthz")[0], 200)
+    equal("50 silent connections block no client", server.probe("/healthz")[0], 200)
     for one in silent:
         one.close()
     equal("it stops on SIGTERM", server.stop(), 0)
@@ -121,18 +121,18 @@ def beyond_loopback(given, certificate, key):
     contains("with a remedy", text, "server.tls.certificate", "server.allow_plaintext")
     check("and no JSON", "{" not in text, text)
     text = starts_not(given.orrery, "a key without its certificate", "--server-tls-key", key)
-    contains("names what is missing", text, "certificate")
+    contains("names the missing setting", text, "certificate")
     empty = write_file(os.path.join(scratch(), "empty.pem"), "")
-    text = starts_not(given.orrery, "a certificate that is none", "--server-listen", "127.0.0.1:0", "--server-tls-certificate", empty, "--server-tls-key", key)
+    text = starts_not(given.orrery, "an invalid certificate", "--server-listen", "127.0.0.1:0", "--server-tls-certificate", empty, "--server-tls-key", key)
     contains("names the file", text, "empty.pem")
     server = Server(given.orrery, "plain", arguments=["--server-listen", "0.0.0.0:0", "--server-allow-plaintext"])
     server.start()
-    check("said explicitly, it listens", True)
+    check("with an explicit setting it listens", True)
     server.stop()
 
 
 def good_bye(given):
-    say("a shutdown")
+    log("a shutdown")
     server = Server(given.orrery, "leaving", arguments=["--server-shutdown-grace", "4s"])
     server.start()
     api = server.api()
@@ -162,7 +162,7 @@ def good_bye(given):
     begin = time.monotonic()
     server.process.signal(signal.SIGTERM)
     time.sleep(0.7)
-    check("with a request under way it does not go", server.process.alive())
+    check("it does not exit during a request", server.process.alive())
     try:
         socket.create_connection(("127.0.0.1", server.port), 2).close()
         refused = False
@@ -172,26 +172,62 @@ def good_bye(given):
     slow.sendall(body[20:])
     slow.settimeout(5)
     answer = slow.recv(65536)
-    check("the request under way is answered", answer.startswith(b"HTTP/1.1 201"), repr(answer[:200]))
-    contains("and told that the connection closes", answer.decode().lower(), "connection: close")
+    check("the request in progress is answered", answer.startswith(b"HTTP/1.1 201"), repr(answer[:200]))
+    contains("with the announcement that the connection closes", answer.decode().lower(), "connection: close")
     listener.join(10)
-    equal("the stream is ended, not cut", ended.get("stream"), "whole")
-    say(f"      its last event: {ended['events'][-1][0] if ended['events'] else 'none'}")
+    equal("the stream ends with an event", ended.get("stream"), "whole")
+    log(f"      its last event: {ended['events'][-1][0] if ended['events'] else 'none'}")
     equal("it ends with 0", server.process.wait(10), 0)
-    check(f"{time.monotonic() - begin:.1f} s after it was told, within its grace", time.monotonic() - begin < 4)
+    check(f"{time.monotonic() - begin:.1f} s after SIGTERM, within its grace", time.monotonic() - begin < 4)
     server.start()
-    equal("what was finished is there", server.api().get("/v1/nodes/slow")["name"], "slow")
+    equal("the completed write is stored", server.api().get("/v1/nodes/slow")["name"], "slow")
 
-    say("a client that never finishes")
+    log("a client that never finishes")
     slow = socket.create_connection(("127.0.0.1", server.port), 10)
     slow.sendall(f"PUT /v1/nodes/slow HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.token()}\r\nContent-Length: 100\r\n\r\n".encode())
     time.sleep(0.2)
     begin = time.monotonic()
     status = server.stop(10)
     took = time.monotonic() - begin
-    equal("does not keep it", status, 0)
+    equal("does not delay the stop", status, 0)
     check(f"beyond its grace ({took:.1f} s)", 2 < took < 6, f"{took:.1f} s")
-    equal("the log has no errors", server.complaints(), [])
+    equal("the log has no errors", server.error_lines(), [])
+
+
+def reload(given, authority):
+    """SIGHUP reads certificates and the log level again, and never ends the server."""
+    certificate, key = authority.issue("first", "subjectAltName=IP:127.0.0.1")
+    config = write_file(os.path.join(scratch("reload"), "orrery.yaml"), "log: {level: info}\n")
+    server = Server(given.orrery, "reload", arguments=["--server-tls-certificate", certificate, "--server-tls-key", key])
+    command = server.command()
+    command[command.index("--config") + 1] = config
+    server.command = lambda: command
+    server.ssl = tls_context(authority.certificate)
+    server.url = f"https://127.0.0.1:{server.port}"
+    server.start()
+
+    def served():
+        with socket.create_connection(("127.0.0.1", server.port), 5) as plain, server.ssl.wrap_socket(plain, server_hostname="127.0.0.1") as wrapped:
+            return wrapped.getpeercert()["subject"][0][0][1]
+    equal("it begins with the first certificate", served(), "first")
+    open_since_before = server.api()
+    open_since_before.get("/v1/whoami")
+    for source, target in zip(authority.issue("second", "subjectAltName=IP:127.0.0.1"), (certificate, key)):
+        os.replace(source, target)
+    write_file(config, "log: {level: debug}\n")
+    server.process.signal(signal.SIGHUP)
+    wait_until("SIGHUP reloads the certificate", lambda: served() == "second", 5)
+    equal("open connections continue", open_since_before.get("/v1/whoami")["user"], "admin")
+    check("SIGHUP reloads the log level", "level=debug" in server.log_text(), server.log_text()[-800:])
+    write_file(key, "not a key\n")
+    server.process.signal(signal.SIGHUP)
+    wait_until("a certificate that is not usable is reported", lambda: "reload of certificates failed" in server.log_text(), 5)
+    equal("and the last good one stays", served(), "second")
+    write_file(config, "log: {level: nonsense}\n")
+    server.process.signal(signal.SIGHUP)
+    wait_until("so is a configuration", lambda: "reload failed" in server.log_text(), 5)
+    check("SIGHUP never ends the server", server.process.alive())
+    equal("it stops on SIGTERM", server.stop(), 0)
 
 
 def main(given):
@@ -201,6 +237,7 @@ def main(given):
     client_certificates(given, authority, certificate, key)
     beyond_loopback(given, certificate, key)
     good_bye(given)
+    reload(given, authority)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """A thousand watchers and a thousand writes: each watcher sees each revision once and in order. One watcher that reads nothing is cut
-off, another that reads too late is told why, neither holds up the others, and the server's memory stays bounded."""
+off, another that reads too late gets the reason, neither delays the others, and the server's memory stays bounded."""
 import json
 import os
 import re
@@ -12,9 +12,9 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from orrery_lab import Server, Skip, check, contains, equal, node, run, say, wait_until  # noqa: E402
+from orrery_lab import Server, Skip, check, contains, equal, log, node, run, wait_until  # noqa: E402
 
-# A frame's place in the stream. Chunk sizes of the transfer coding may stand between frames, never inside one's first lines.
+# A frame's place in the stream. Chunk sizes of the transfer coding may occur between frames, never inside one's first lines.
 FRAME = re.compile(rb"id: (\d+)-[0-9a-f]+\nevent: (\w+)\n")
 
 
@@ -50,7 +50,7 @@ class Watcher:
 
 
 class Sipper:
-    """Reads a little now and then, so that it is never silent and always behind, and all the rest when asked."""
+    """Reads a little now and then, so that it is never silent and always behind, and the rest on request."""
 
     def __init__(self, server, path):
         self.watcher = Watcher(server, path, receive_buffer=1 << 17)
@@ -114,7 +114,7 @@ class Crowd:
     def join(self, seconds):
         self.lagging.join(seconds)
         behind = [w for w in self.watchers if not w.done_at]
-        check("every watcher got to the end", not behind, f"{len(behind)} watchers have not seen all {self.expected} changes; the first saw {len(behind[0].revisions) if behind else 0}")
+        check("every watcher received the last revision", not behind, f"{len(behind)} watchers have not seen all {self.expected} changes; the first saw {len(behind[0].revisions) if behind else 0}")
 
 
 def write_many(server, count, writers, body):
@@ -145,7 +145,7 @@ def small(i):
 
 
 def large(i):
-    # Some 20 kB, so that a few hundred fill the buffers of a connection that nobody reads.
+    # Some 20 kB, so that a few hundred fill the buffers of a connection that is not read.
     return node(f"n-{i % 100}", {"write": str(i)} | {f"k{k:02d}-{'x' * 100}": f"{i}-{'y' * 230}" for k in range(60)})
 
 
@@ -166,14 +166,14 @@ def main(given):
     before = server.resident()
     api = server.api()
 
-    say("a backlog that one watcher asks for and never reads")
+    log("a backlog that one watcher asks for and never reads")
     start = api.get("/v1/store")["revision"]
     write_many(server, 800, 8, large)
     stuck = Watcher(server, f"/v1/nodes?watch={start}", receive_buffer=4096)
     stuck_since = time.monotonic()
     with_backlog = server.resident()
 
-    say(f"{given.watchers} watchers, {given.writes} writes")
+    log(f"{given.watchers} watchers, {given.writes} writes")
     now = api.get("/v1/store")["revision"]
     watchers = [Watcher(server, f"/v1/nodes?watch={now}") for _ in range(given.watchers)]
     crowd = Crowd(watchers, given.writes)
@@ -189,15 +189,15 @@ def main(given):
     wrong = [w for w in watchers if w.revisions != expected]
     check(f"each of {given.watchers} watchers saw each of {given.writes} revisions once, in order", not wrong,
           f"{len(wrong)} did not; one saw {len(wrong[0].revisions) if wrong else 0}")
-    say(f"      written in {written - begin:.1f} s (slowest answer {slowest:.2f} s), all delivered {finished - written:.2f} s later:"
+    log(f"      written in {written - begin:.1f} s (slowest answer {slowest:.2f} s), all delivered {finished - written:.2f} s later:"
         f" {given.watchers * given.writes / (finished - begin):,.0f} changes/s, {sum(w.bytes for w in watchers) / 2**20:,.0f} MiB")
-    say(f"      resident: {before >> 20} MiB empty, {with_backlog >> 20} MiB with the backlog, {peak >> 20} MiB with all watchers")
-    check("memory is bounded: less than 256 MiB more than before the watchers came", peak - with_backlog < 256 << 20, f"{(peak - with_backlog) >> 20} MiB more")
-    check("the stuck watcher did not hold up the others", finished - begin < 120 and slowest < 10, f"{finished - begin:.1f} s, slowest answer {slowest:.1f} s")
+    log(f"      resident: {before >> 20} MiB empty, {with_backlog >> 20} MiB with the backlog, {peak >> 20} MiB with all watchers")
+    check("memory is bounded: less than 256 MiB more than before the watchers connected", peak - with_backlog < 256 << 20, f"{(peak - with_backlog) >> 20} MiB more")
+    check("the stuck watcher did not delay the others", finished - begin < 120 and slowest < 10, f"{finished - begin:.1f} s, slowest answer {slowest:.1f} s")
     for watcher in watchers:
         watcher.socket.close()
 
-    say("one that reads too late is told so")
+    log("a client that reads too late gets an error")
     late = Sipper(server, "/v1/nodes?watch=now")
     history, present = 0, api.get("/v1/store")["revision"]
     for round_ in range(60):  # until the history it would need is gone
@@ -207,12 +207,12 @@ def main(given):
             break
     error = late.rest_of_it()
     check(f"after {history} large changes its stream ends with an error event", error is not None, f"the stream ended without saying why: {late.tail[-300:]!r}")
-    equal("410: it fell behind what is kept", (error["status"], error["code"]), (410, "compacted"))
+    equal("410: it fell behind the retained history", (error["status"], error["code"]), (410, "compacted"))
     contains("and a remedy", error.get("remedy", ""), "list")
 
-    say("the one that reads nothing")
+    log("the one that reads nothing")
     metric = lambda: int(server.metrics()["orrery_event_streams"])  # noqa: E731
-    wait_until("the server has let it go", lambda: metric() == 0, 60, 0.5)
+    wait_until("the server has closed it", lambda: metric() == 0, 60, 0.5)
     check(f"was cut off {time.monotonic() - stuck_since:.0f} s after it stopped reading", True)
     stuck.socket.settimeout(10)
     try:
@@ -226,10 +226,10 @@ def main(given):
     check(f"its connection is {ended}", ended != "open")
     reasons = [line for line in server.log_text().splitlines() if "level=warn" in line or "level=info" in line]
     reasons = [line for line in reasons if re.search(r"took no|reads? (nothing|too slow)|slow|cut off|did not read", line)]
-    check("the log says why", bool(reasons), "no line of the log speaks of it")
-    say(f"      {reasons[-1]}")
-    say(f"      resident at the end: {server.resident() >> 20} MiB")
-    equal("the log has no errors", server.complaints(), [])
+    check("the log gives the reason", bool(reasons), "no line of the log mentions it")
+    log(f"      {reasons[-1]}")
+    log(f"      resident at the end: {server.resident() >> 20} MiB")
+    equal("the log has no errors", server.error_lines(), [])
     equal("it stops on SIGTERM", server.stop(), 0)
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
 """The blocks `package` and `service` with the real programs: apt and dpkg on a host whose /usr and /var are its own, with a repository of packages made here, and
-services of SysV init with start-stop-daemon and update-rc.d. (systemd, OpenRC, dnf, yum, zypper and apk are not run here: they need another machine.)"""
+services of SysV init with start-stop-daemon and update-rc.d. (systemd, OpenRC, dnf, yum, zypper and apk are not run here: they need another distribution.)"""
 import hashlib
 import os
 import subprocess
@@ -67,35 +67,35 @@ def packages(host, driver):
 
     both = {"names": ["lab-tool", "bash"]}
     preview = ask(both, "plan").wait()
-    equal("a plan names what is absent", [(d["before"], d["after"]) for d in preview["differences"]], [("absent: lab-tool", "present")])
+    equal("a plan names the absent package", [(d["before"], d["after"]) for d in preview["differences"]], [("absent: lab-tool", "present")])
     equal("and installs nothing", version("lab-tool"), "")
     call = ask(both)
     outcome = call.outcome()
-    check("what is missing is installed by apt, after it has fetched its lists", outcome["change"] == "changed" and version("lab-tool") == "installed 1.0", (outcome, call.text()))
-    equal("with what it needs", version("lab-base"), "installed 1.0")
-    contains("what apt says is in the log", call.text(), "| ", "Setting up lab-tool", "= 1 changed package lab-tool bash: installed lab-tool")
-    equal("a second time there is nothing to do", ask(both).outcome()["change"], "unchanged")
-    equal("latest of what is the latest", ask({"name": "lab-tool", "state": "latest"}).outcome()["change"], "unchanged")
+    check("a missing package is installed by apt, after an update of its lists", outcome["change"] == "changed" and version("lab-tool") == "installed 1.0", (outcome, call.text()))
+    equal("with its dependencies", version("lab-base"), "installed 1.0")
+    contains("the output of apt is in the log", call.text(), "| ", "Setting up lab-tool", "= 1 changed package lab-tool bash: installed lab-tool")
+    equal("the second run changes nothing", ask(both).outcome()["change"], "unchanged")
+    equal("state latest with the newest version installed", ask({"name": "lab-tool", "state": "latest"}).outcome()["change"], "unchanged")
     write_file(os.path.join(repository, "Packages"), first + package(repository, "lab-tool", "1.1", "lab-base"), 0o644)
     host.run("apt-get", "update", "-q")
     outcome = ask({"name": "lab-tool", "state": "latest"}).outcome()
-    check("and of what has a newer one", outcome["change"] == "changed" and version("lab-tool") == "installed 1.1", (outcome, version("lab-tool")))
+    check("and with a newer version available", outcome["change"] == "changed" and version("lab-tool") == "installed 1.1", (outcome, version("lab-tool")))
     outcome = ask({"name": "lab-nowhere"}).outcome()
-    check("a package that nobody has fails, by name", outcome["error"] == "failed" and "lab-nowhere" in outcome["words"], outcome)
+    check("a package that does not exist fails, by name", outcome["error"] == "failed" and "lab-nowhere" in outcome["message"], outcome)
     call = ask({"name": "lab-bad"})
     outcome = call.outcome()
-    check("one whose installation fails too, and its reason is in the log", outcome["error"] == "failed" and "this postinst fails" in call.text(), (outcome, call.text()))
+    check("so does a package whose installation fails, with the reason in the log", outcome["error"] == "failed" and "this postinst fails" in call.text(), (outcome, call.text()))
     host.run("sh", "-c", "dpkg --purge lab-bad")
     outcome = ask({"names": ["lab-base", "lab-tool"], "state": "absent"}).outcome()
-    check("what shall not be there is removed", outcome["change"] == "changed" and not version("lab-base").startswith("installed"), (outcome, version("lab-base")))
+    check("a package with state absent is removed", outcome["change"] == "changed" and not version("lab-base").startswith("installed"), (outcome, version("lab-base")))
     equal("once", ask({"names": ["lab-base", "lab-tool"], "state": "absent"}).outcome()["change"], "unchanged")
-    # Somebody else holds dpkg's lock for a moment: it is waited for.
+    # Another process holds the lock of dpkg for a moment: the block waits for it.
     holder = subprocess.Popen(host.inside("python3", "-c", "import fcntl,time; f=open('/var/lib/dpkg/lock-frontend','w'); fcntl.lockf(f, fcntl.LOCK_EX); print('held', flush=True); time.sleep(2)"),
                               stdout=subprocess.PIPE)
     holder.stdout.readline()
     outcome = ask({"name": "lab-base"}).outcome()
     holder.wait()
-    check("dpkg's lock is waited for", outcome["change"] == "changed" and version("lab-base") == "installed 1.0", outcome)
+    check("the block waits for dpkg's lock", outcome["change"] == "changed" and version("lab-base") == "installed 1.0", outcome)
 
 
 def services(host, driver):
@@ -108,38 +108,38 @@ def services(host, driver):
     pid = lambda name: host.run("sh", "-c", f"p=$(cat /run/{name}.pid 2>/dev/null) && kill -0 $p && echo $p || true").strip()  # noqa: E731
     for name in ("well", "rude"):
         preview = ask("plan", name=name, state="running", enabled=True).wait()
-        equal(f"{name}: a plan says what would be", preview.get("change"), "changed")
+        equal(f"{name}: a plan reports the change", preview.get("change"), "changed")
         equal(f"{name}: and starts nothing", pid(name), "")
         begun = time.monotonic()
         call = ask(name=name, state="running", enabled=True)
         outcome = call.outcome()
         check(f"{name}: it is started and enabled", outcome["change"] == "changed" and pid(name) != "", (outcome, call.text()))
-        contains(f"{name}: in words", call.text(), f"= 1 changed service {name}: enabled, started")
-        check(f"{name}: and nobody waits for the service to end", time.monotonic() - begun < 10)
+        contains(f"{name}: with a message", call.text(), f"= 1 changed service {name}: enabled, started")
+        check(f"{name}: without waiting for the end of the service", time.monotonic() - begun < 10)
         check(f"{name}: the links of the runlevels are there", "/etc/rc3.d/S" in host.run("sh", "-c", f"echo /etc/rc3.d/S??{name}").replace("??", ""))
-        equal(f"{name}: a second time nothing is left to do", ask(name=name, state="running", enabled=True).outcome()["change"], "unchanged")
+        equal(f"{name}: the second run changes nothing", ask(name=name, state="running", enabled=True).outcome()["change"], "unchanged")
         before = pid(name)
         equal(f"{name}: a restart", ask(name=name, state="restarted").outcome()["change"], "changed")
-        check(f"{name}: is another process", pid(name) not in ("", before))
+        check(f"{name}: the process changed", pid(name) not in ("", before))
     equal("a reload", ask(name="well", state="reloaded").outcome()["change"], "changed")
-    equal("reached it", len(host.run("cat", "/srv/well.reloads").splitlines()), 1)
+    equal("reached the service", len(host.run("cat", "/srv/well.reloads").splitlines()), 1)
     outcome = ask(name="rude", state="reloaded").outcome()
-    check("one that cannot fails", outcome["error"] == "failed" and "service rude" in outcome["words"], outcome)
+    check("a service without reload fails", outcome["error"] == "failed" and "service rude" in outcome["message"], outcome)
     for name in ("well", "rude"):
         equal(f"{name}: it is stopped and disabled", ask(name=name, state="stopped", enabled=False).outcome()["change"], "changed")
-        equal(f"{name}: it is gone", pid(name), "")
+        equal(f"{name}: its process has ended", pid(name), "")
         equal(f"{name}: once", ask(name=name, state="stopped", enabled=False).outcome()["change"], "unchanged")
     outcome = ask(name="nobody", state="running").outcome()
-    check("a service that is not there fails, by name", outcome["error"] == "failed" and "nobody" in outcome["words"], outcome)
+    check("a missing service fails, by name", outcome["error"] == "failed" and "nobody" in outcome["message"], outcome)
 
 
 def background(host, driver):
     begun = time.monotonic()
     call = driver.start("ssh", "h1", {"blocks": [{"command": {"argv": ["sh", "-c", "echo begun; sleep 600 & printf 'no end of line'"]}}, {"file": {"path": "/srv/after", "content": "x"}}]}, timeout=30)
     outcome = call.outcome(20)
-    check("a command that leaves something in the background is over when it is over", outcome["change"] == "changed" and time.monotonic() - begun < 10, (outcome, call.text()))
-    equal("and what it said last does not swallow what comes after", [line for line in call.text().splitlines()], ["| begun", "| no end of line", "= 1 changed command sh: ran", "= 2 changed file /srv/after: created"])
-    contains("what it left runs on", "\n".join(host.processes()), "sleep 600")
+    check("a command that leaves a background process ends with itself", outcome["change"] == "changed" and time.monotonic() - begun < 10, (outcome, call.text()))
+    equal("and its last output does not swallow the next line", [line for line in call.text().splitlines()], ["| begun", "| no end of line", "= 1 changed command sh: ran", "= 2 changed file /srv/after: created"])
+    contains("the background process continues", "\n".join(host.processes()), "sleep 600")
 
 
 def main(options):

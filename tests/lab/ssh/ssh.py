@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Commands, blocks and durable attempts on real hosts, with the faults that hosts have."""
+"""Commands, blocks and durable attempts on real hosts, with typical faults of hosts."""
 import os
 import random
 import shutil
@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import orrery_lab  # noqa: E402
 from executors import Call, Driver, add_options, nodes_of  # noqa: E402
 from hosts import Hosts  # noqa: E402
-from orrery_lab import check, contains, equal, say  # noqa: E402
+from orrery_lab import check, contains, equal, log  # noqa: E402
 
 CANARY = "canary-7f3a9c"
 
@@ -20,8 +20,8 @@ def many_commands(hosts, driver):
     begun = time.monotonic()
     calls = [driver.start("ssh", host.name, {"command": ["hostname"]}) for host in hosts for _ in range(5)]
     names = [call.outcome() and call.text().strip() for call in calls]
-    equal("50 commands on 10 hosts answer, each for its host", names, [host.name for host in hosts for _ in range(5)])
-    say(f"      in {time.monotonic() - begun:.2f} s")
+    equal("50 commands on 10 hosts return, each with the result of its host", names, [host.name for host in hosts for _ in range(5)])
+    log(f"      in {time.monotonic() - begun:.2f} s")
 
 
 def blocks(hosts, driver):
@@ -34,23 +34,24 @@ def blocks(hosts, driver):
         {"command": {"argv": ["cp", "/srv/app/conf", "/srv/app/copy"], "creates": "/srv/app/copy"}}]}
     values = {"peers": [host.address for host in hosts]}
     preview = driver.ask("plan", "ssh", "h1", body, values=values).wait()
-    check("a plan changes nothing and shows what would be", preview.get("change") == "changed" and hosts[0].run("ls", "/srv").strip() == "", preview)
+    check("a plan changes nothing and shows the changes", preview.get("change") == "changed" and hosts[0].run("ls", "/srv").strip() == "", preview)
     equal("and has a difference for each block that would change", len(preview["differences"]), 5)
     first = [driver.start("ssh", host.name, body, values=values) for host in hosts]
-    check("six blocks on ten hosts", all(call.outcome()["change"] == "changed" for call in first), [call.done for call in first])
+    check("six blocks on ten hosts", all([call.outcome()["ended"] == "succeeded" and call.outcome()["change"] == "changed" for call in first]),
+          [(call.done, call.text()) for call in first])
     second = [driver.start("ssh", host.name, body, values=values) for host in hosts]
-    check("and a second time nothing is left to do", all(call.outcome()["change"] == "unchanged" for call in second), [call.text() for call in second])
+    check("and the second run changes nothing", all([call.outcome()["change"] == "unchanged" for call in second]), [call.text() for call in second])
     contains("the template was rendered", hosts[3].run("cat", "/srv/app/conf"), "peers 10.77.")
-    contains("the user is there, and in its group", hosts[3].run("id", "labuser"), "adm")
+    contains("the user exists, in its group", hosts[3].run("id", "labuser"), "adm")
     body["blocks"][1]["template"]["content"] = "other\n"
     preview = driver.ask("plan", "ssh", "h1", body, values=values).wait()
     equal("a change of content is shown as before and after", [(d["before"][:6], d["after"]) for d in preview["differences"]], [("peers ", "other\n")])
 
 
 def secrets(hosts, driver):
-    body = {"script": f"sleep 0.6; printf '%s' \"$TOKEN\" | sha256sum; echo '${{secret.lab.token}}' >/srv/secret-file\n"}
-    call = driver.start("ssh", "h2", body, secrets={"lab.token": CANARY}, environment={"TOKEN": "${secret.lab.token}"})
-    blocks_call = driver.start("ssh", "h2", {"blocks": [{"command": {"argv": ["sleep", "0.6"]}}, {"file": {"path": "/srv/s", "content": "${secret.lab.token}"}}]},
+    body = {"script": f"sleep 0.6; printf '%s' \"$TOKEN\" | sha256sum; echo '{CANARY}' >/srv/secret-file\n"}
+    call = driver.start("ssh", "h2", body, secrets={"lab.token": CANARY}, environment={"TOKEN": CANARY})
+    blocks_call = driver.start("ssh", "h2", {"blocks": [{"command": {"argv": ["sleep", "0.6"]}}, {"file": {"path": "/srv/s", "content": CANARY}}]},
                                secrets={"lab.token": CANARY})
     time.sleep(0.35)
     seen = [line for line in hosts[1].processes() if CANARY in line]
@@ -58,7 +59,7 @@ def secrets(hosts, driver):
     call.outcome(), blocks_call.outcome()
     equal("a secret is in no argument of any process on the host", seen, [])
     equal("and in no file of the attempt", files + hosts[1].run("grep", "-rl", CANARY, "/root", check=False), "")
-    equal("but it came where it belongs", hosts[1].run("cat", "/srv/s"), CANARY)
+    equal("but it reached its destination", hosts[1].run("cat", "/srv/s"), CANARY)
 
 
 def many_sessions(hosts, driver):
@@ -69,11 +70,11 @@ def many_sessions(hosts, driver):
 
 
 def many_logins(hosts, path, nodes, key_file):
-    # h8 has MaxStartups 2:100:2: it turns away whoever knocks while two are at the door.
+    # h8 has MaxStartups 2:100:2: it refuses new connections while two are unauthenticated.
     drivers = [Driver(path, nodes, key_file) for _ in range(8)]
     calls = [driver.start("ssh", "h8", {"command": ["true"]}) for driver in drivers]
     outcomes = [call.outcome() for call in calls]
-    check("eight servers at the door of a host with MaxStartups 2 all get in", all(outcome["ended"] == "succeeded" for outcome in outcomes), outcomes)
+    check("eight servers that log in to a host with MaxStartups 2 all succeed", all(outcome["ended"] == "succeeded" for outcome in outcomes), outcomes)
     for driver in drivers:
         driver.finish()
 
@@ -82,20 +83,20 @@ def cancelling(hosts, driver):
     call = driver.start("ssh", "h3", {"command": ["sh", "-c", "sleep 611 & sleep 611"]})
     orrery_lab.wait_until("it runs", lambda: sum("sleep 611" in line for line in hosts[2].processes()) >= 2, 10)
     cancelled = driver.ask("cancel", "ssh", "h3", {"command": ["x"]}, id=call.id).wait()
-    check("cancel answers", "failed" not in cancelled, cancelled)
-    equal("the outcome says so", call.outcome()["error"], "cancelled")
-    equal("nothing of it is left", [line for line in hosts[2].processes() if "sleep 611" in line], [])
+    check("cancel returns", "failed" not in cancelled, cancelled)
+    equal("the outcome reports it", call.outcome()["error"], "cancelled")
+    equal("no process and file of it is left", [line for line in hosts[2].processes() if "sleep 611" in line], [])
 
 
 def disk_full(hosts, driver):
     hosts[6].run("sh", "-c", "head -c 10000000 /dev/zero >/root/fill; true", check=False)
     outcome = driver.start("ssh", "h7", {"command": ["true"]}).outcome()
-    equal("a host whose disk is full is named so, before anything is begun", outcome["error"], "no_space")
-    contains("in words", outcome["words"], "disk of h7 is full")
+    equal("a full disk of a host is reported before the attempt starts", outcome["error"], "no_space")
+    contains("with a message", outcome["message"], "disk of h7 is full")
     hosts[6].run("rm", "/root/fill")
     # The disk becomes full while it runs: the exit code still comes.
     outcome = driver.start("ssh", "h7", {"command": ["sh", "-c", "head -c 10000000 /dev/zero; exit 9"]}).outcome()
-    check("one that fills the disk itself still has its exit code", outcome["exit_code"] == 9 and outcome["error"] == "no_space", outcome)
+    check("a command that fills the disk still reports its exit code", outcome["exit_code"] == 9 and outcome["error"] == "no_space", outcome)
     driver.ask("clean", "ssh", "h7", {}, id="none").wait()
     hosts[6].run("sh", "-c", "rm -rf /root/.orrery/attempts/*")
 
@@ -107,16 +108,16 @@ def becoming_root(hosts, path, key_file):
     nodes["h4"].update(user="deploy", sudo=True)
     driver = Driver(path, nodes, key_file)
     refused = driver.start("ssh", "h4", {"command": ["id", "-u"]}).outcome()
-    check("an account that may not become root without a password is refused in words", refused["error"] == "refused" and "NOPASSWD" in refused["words"], refused)
+    check("an account that may not become root without a password is refused with a message", refused["error"] == "refused" and "NOPASSWD" in refused["message"], refused)
     host.run("sh", "-c", "echo 'deploy ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/deploy")
     call = driver.start("ssh", "h4", {"command": ["id", "-u"]})
-    check("and runs as root by sudo, without a terminal, once it may", call.outcome()["ended"] == "succeeded" and call.text() == "0\n", (call.done, call.text()))
+    check("and runs as root by sudo, without a terminal, once sudo permits it", call.outcome()["ended"] == "succeeded" and call.text() == "0\n", (call.done, call.text()))
     call = driver.start("ssh", "h4", {"command": ["sh", "-c", "id -un; pwd"], "sudo": False})
-    check("or as itself, where the task says so", call.outcome()["ended"] == "succeeded" and call.text().startswith("deploy\n"), (call.done, call.text()))
+    check("or as the login user, if the task asks for it", call.outcome()["ended"] == "succeeded" and call.text().startswith("deploy\n"), (call.done, call.text()))
     call = driver.start("ssh", "h4", {"command": ["sleep", "300"]})
     orrery_lab.wait_until("it runs", lambda: any("sleep 300" in line for line in host.processes()), 10)
     driver.ask("cancel", "ssh", "h4", {"command": ["x"]}, id=call.id).wait()
-    equal("and what runs as root is cancelled as root", call.outcome()["error"], "cancelled")
+    equal("and a command that runs as root is cancelled as root", call.outcome()["error"], "cancelled")
     driver.finish()
 
 
@@ -141,7 +142,7 @@ def changed_key(hosts, path, key_file):
 
     def fingerprint(key):
         return subprocess.run(["ssh-keygen", "-lf", "-"], input=key, capture_output=True, text=True).stdout.split()[1]
-    contains("with both fingerprints", outcome["words"], fingerprint(before), fingerprint(hosts[5].host_key))
+    contains("with both fingerprints", outcome["message"], fingerprint(before), fingerprint(hosts[5].host_key))
     driver.finish()
 
 
@@ -152,12 +153,12 @@ def cut_off(hosts, driver):
     for host in hosts[0:3]:
         host.cut()
     begun = time.monotonic()
-    check("a host that is not cut off goes on", calls[3].outcome(20)["ended"] == "succeeded")
+    check("a host that is not isolated continues", calls[3].outcome(20)["ended"] == "succeeded")
     time.sleep(max(0, 20 - (time.monotonic() - begun)))
     for host in hosts[0:3]:
         host.heal()
     for call in calls[:3]:
-        check("one that was cut off for 20 s is taken up again, its output whole", call.outcome(90)["ended"] == "succeeded" and call.text() == "one\ntwo\n", (call.done, call.text()))
+        check("an attempt on a host isolated for 20 s is reattached, with complete output", call.outcome(90)["ended"] == "succeeded" and call.text() == "one\ntwo\n", (call.done, call.text()))
     equal("and nothing ran twice", [host.run("cat", "/srv/cut-runs") for host in hosts[0:4]], ["x\n"] * 4)
 
 
@@ -166,11 +167,11 @@ def rebooting(hosts, driver):
     call.first_output.wait(10)
     hosts[4].reboot()
     outcome = call.outcome(60)
-    check("what ran on a host that was rebooted is lost, in these words", outcome["ended"] == "lost" and "rebooted" in outcome["words"], outcome)
+    check("an attempt on a rebooted host is lost, with a message", outcome["ended"] == "lost" and "rebooted" in outcome["message"], outcome)
 
 
 def killed_controllers(hosts, path, nodes, key_file, rounds, seed):
-    """kill -9 of whoever drives, at random instants; another takes up each attempt. Nothing runs twice, no output is lost."""
+    """kill -9 of the driver at random times; another one reattaches to each attempt. Nothing runs twice, no output is lost."""
     chance = random.Random(seed)
     kills = never = 0
     for round in range(rounds):
@@ -194,13 +195,13 @@ def killed_controllers(hosts, path, nodes, key_file, rounds, seed):
                 time.sleep(chance.uniform(0, 0.4))
                 driver.kill()
                 kills += 1
-                for call in open_.values():  # what it did not live to say
-                    if call.done is not None and call.done.get("what") == "never_began":
+                for call in open_.values():  # outcomes that the killed driver did not report
+                    if call.done is not None and call.done.get("state") == "not_started":
                         call.done = None
                 continue
             for name, call in open_.items():
                 done = call.wait()
-                if done.get("what") == "never_began":
+                if done.get("state") == "not_started":
                     never += 1
                     driver.start("ssh", name, body, id=call.id, call=call)
             for call in open_.values():
@@ -209,19 +210,19 @@ def killed_controllers(hosts, path, nodes, key_file, rounds, seed):
         expected = "".join(f"line {i}\n" for i in range(1, 6))
         for name, call in pending.items():
             if call.text() != expected or call.err.decode() != "err\n":
-                raise orrery_lab.Failed(f"round {round}: the output of {call.id} is not whole: {call.text()!r} {bytes(call.err)!r} {call.done}")
+                raise orrery_lab.Failed(f"round {round}: the output of {call.id} is not complete: {call.text()!r} {bytes(call.err)!r} {call.done}")
         for host in hosts:
             runs = host.run("cat", "/srv/runs").count("run")
             if runs != round + 1:
                 raise orrery_lab.Failed(f"round {round}: {host.name} ran it {runs} times in {round + 1} rounds")
-    check(f"{kills} times kill -9 at random instants over {rounds * len(hosts)} attempts: each ran once, no output lost ({never} had not begun and were begun anew)", kills >= rounds)
+    check(f"{kills} times kill -9 at random instants over {rounds * len(hosts)} attempts: each ran once, no output lost ({never} had not started and were started again)", kills >= rounds)
 
 
 def main(options):
     path = os.path.abspath(options.driver)
     if options.seed is None:
         options.seed = random.randrange(10**6)
-    say(f"seed {options.seed}")
+    log(f"seed {options.seed}")
 
     def each(number):
         return {7: ["MaxStartups 2:100:2"], 8: ["MaxSessions 10"], 9: ["MaxSessions 2"]}.get(number, ["MaxSessions 64", "MaxStartups 100:30:200"])

@@ -5,8 +5,8 @@
 
 namespace orrery::api::consul {
 
-Whereabouts Whereabouts::of(const std::string& text) {
-    Whereabouts out;
+Location Location::of(const std::string& text) {
+    Location out;
     boost::system::error_code error;
     const auto address = boost::asio::ip::make_address(text, error);
     if (!error && address.is_v4()) {
@@ -22,30 +22,30 @@ Whereabouts Whereabouts::of(const std::string& text) {
     return out;
 }
 
-bool Whereabouts::answers(std::uint16_t asked) const {
-    return (kind == Kind::v4 && (asked == type::a || asked == type::any)) ||
-           (kind == Kind::v6 && (asked == type::aaaa || asked == type::any));
+bool Location::answers(std::uint16_t query_type) const {
+    return (kind == Kind::v4 && (query_type == type::a || query_type == type::any)) ||
+           (kind == Kind::v6 && (query_type == type::aaaa || query_type == type::any));
 }
 
-bool Whereabouts::write(dns::Writer& writer, Section section, const Name& owner, std::uint32_t ttl) const {
+bool Location::write(dns::Writer& writer, Section section, const Name& owner, std::uint32_t ttl) const {
     switch (kind) {
     case Kind::v4: return writer.a(section, owner, ttl, v4);
     case Kind::v6: return writer.aaaa(section, owner, ttl, v6);
     case Kind::host: return writer.name(section, owner, type::cname, ttl, host);
-    case Kind::nowhere: return true;
+    case Kind::none: return true;
     }
     return true;
 }
 
-std::string Whereabouts::key() const {
+std::string Location::key() const {
     return kind == Kind::v4   ? std::string(v4.begin(), v4.end())
            : kind == Kind::v6 ? std::string(v6.begin(), v6.end())
                               : "host " + host.lowered();
 }
 
-std::vector<std::string> meta_words(const std::map<std::string, std::string>& meta) {
+std::vector<std::string> meta_texts(const std::map<std::string, std::string>& meta) {
     std::vector<std::string> out;
-    for (const auto& [key, value] : meta) // RFC 1464, and as they are where the key says so
+    for (const auto& [key, value] : meta) // RFC 1464; keys with the prefix rfc1035- keep the plain value
         out.push_back(key.starts_with("rfc1035-") ? value : fmt::format("{}={}", key, value));
     return out;
 }

@@ -1,17 +1,17 @@
-#include "api/facades/consul/state.h"
+#include "api/facades/consul/facade_state.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-/// Consul's filter language (go-bexpr): ==, !=, in, not in, contains, not contains, is empty, is not empty, and, or, not,
+/// The filter language of Consul (go-bexpr): ==, !=, in, not in, contains, not contains, is empty, is not empty, and, or, not,
 /// parentheses.
 namespace orrery::api::consul {
 
 namespace {
 
 using Predicate = std::function<bool(const json::value&)>;
-constexpr std::size_t longest_filter = 4096, deepest_filter = 50;
+constexpr std::size_t max_filter = 4096, deepest_filter = 50;
 
 struct Token {
     enum class Kind { word, text, sign, end };
@@ -19,7 +19,7 @@ struct Token {
     std::string text;
 };
 
-/// What a selector leads to; null where there is nothing.
+/// The value that a selector selects; null: none.
 const json::value* follow(const json::value& from, const std::vector<std::string>& path) {
     const auto* at = &from;
     for (const auto& step : path) {
@@ -99,7 +99,7 @@ private:
             return (x >= 'a' && x <= 'z') || (x >= 'A' && x <= 'Z') || (x >= '0' && x <= '9') || x == '_' || x == '-' || x == '.' ||
                    x == '/' || x == ':' || x == '[' || x == ']';
         };
-        // A selector may have quoted parts: Meta["a b"].
+        // A selector may contain quoted parts: Meta["a b"].
         while (at_ < text_.size() && (part_of_word(text_[at_]) || (text_[at_] == '"' && at_ > begin && text_[at_ - 1] == '['))) {
             if (text_[at_] == '"') {
                 for (++at_; at_ < text_.size() && text_[at_] != '"'; ++at_) {
@@ -213,7 +213,7 @@ private:
             return Predicate(
                 [path, wanted, negate](const json::value& value) { return holds(follow(value, path), wanted) != negate; });
         }
-        // A pattern can be made to take for ever on the thread that does everything; nothing here is worth that.
+        // Regular expressions are refused: a pattern can block the loop thread for a long time.
         if (is_word("matches")) return wrong("patterns (matches) are not supported here");
         if (is_word("is")) {
             TRY(std::ignore, advance());
@@ -246,8 +246,7 @@ private:
 Result<Filter> Filter::parse(std::string_view text) {
     Filter out;
     if (text.empty()) return out;
-    if (text.size() > longest_filter)
-        return Error{Code::invalid, fmt::format("a filter has at most {} characters", longest_filter)};
+    if (text.size() > max_filter) return Error{Code::invalid, fmt::format("a filter has at most {} characters", max_filter)};
     TRY(out.matches_, Parser(text).parse());
     return out;
 }

@@ -24,16 +24,16 @@ using store::Revision;
 struct Entry {
     std::string key, value;
     std::uint64_t flags = 0, lock_index = 0;
-    std::string session; ///< that holds the lock, or ""
+    std::string session; ///< the session that holds the lock, or ""
     Revision created = 0, modified = 0;
     json::object to_json() const;
 };
 
-/// Keeps locks from being taken for ever: who it is, and until when.
+/// A session of Consul: the holder of locks, with a lifetime.
 struct Session {
     std::string id, name, node;
     Duration lock_delay = std::chrono::seconds(15);
-    bool deletes = false; ///< keys it holds go with it; else they are only freed
+    bool deletes = false; ///< its end removes the keys that it locks; otherwise it releases them
     std::optional<Duration> ttl;
     std::string ttl_text;
     std::vector<std::string> node_checks;
@@ -44,7 +44,7 @@ struct Session {
     json::object to_json() const;
 };
 
-/// One operation on keys, alone or among others that all happen or none.
+/// One operation on keys, alone or as part of an atomic transaction.
 struct Operation {
     enum class Verb {
         set,
@@ -66,20 +66,20 @@ struct Operation {
     std::uint64_t flags = 0, index = 0;
 };
 
-/// Keys and sessions over the store: an index in memory, fed by the store; writes are transactions on it. Each that changes
-/// something leaves an event in the same transaction: who, from where, which keys, how; never a value. Loop thread only.
+/// Keys and sessions of Consul over the store: an index in memory that follows the store, and writes as transactions. Each
+/// transaction with a change also writes an audit event: actor, client address, keys and actions, never values. Loop thread only.
 class KeyValues {
 public:
     KeyValues(asio::any_io_executor executor, store::Store& store, const Clock& clock);
     ~KeyValues();
 
     const Entry* find(std::string_view key) const;
-    /// In order.
+    /// In lexical order.
     std::vector<const Entry*> tree(std::string_view prefix) const;
     const Session* session(std::string_view id) const;
     std::vector<const Session*> sessions() const;
 
-    /// When something below the prefix last changed, removals included; that of all where nothing is known of it.
+    /// The revision of the last change below the prefix, including removals; the revision of all keys if that is unknown.
     Revision tree_revision(std::string_view prefix) const;
     Revision key_revision(std::string_view key) const;
     Revision revision() const;          ///< of all keys
@@ -87,28 +87,28 @@ public:
 
     struct Failure {
         std::size_t operation;
-        std::string what;
+        std::string message;
     };
     struct Done {
-        std::vector<Entry> results; ///< what each that has a result gave, in order
+        std::vector<Entry> results; ///< of the operations that have a result, in order
         std::vector<Failure> failures;
         Revision revision = 0;
     };
-    /// All or nothing: with failures nothing was done. `invalid`: a session that is not there;
-    /// `too_large`: too many keys. `peer` is the address of whoever asks, here and below.
+    /// Atomic: with failures, nothing is written. `invalid`: a session that does not exist. `too_large`: too many keys. `peer` is
+    /// the address of the client, here and below.
     Task<Done> apply(Context ctx, std::string peer, std::vector<Operation> operations);
-    /// In as many steps as it takes.
+    /// Removes all keys below the prefix, in several transactions if there are many.
     Task<Unit> remove_tree(Context ctx, std::string peer, std::string prefix);
 
     Task<Unit> create_session(Context ctx, std::string peer, Session session);
-    /// `not_found` when it is gone.
+    /// `not_found`: the session has ended.
     Task<Session> renew_session(Context ctx, std::string id);
-    /// Frees or removes what it holds, then it. Nothing is wrong with one that is gone.
-    Task<Unit> destroy_session(Context ctx, std::string peer, std::string id, std::string because = {});
-    /// Frees what is held by sessions that are gone: the leader's work, after each change of sessions.
+    /// Releases or removes the keys of the session, then ends it. An ended session is no error.
+    Task<Unit> destroy_session(Context ctx, std::string peer, std::string id, std::string reason = {});
+    /// Releases the locks of ended sessions. The leader calls it after each change of sessions.
     Task<Unit> free_orphans(Context ctx, const store::Fence* fence);
 
-    /// Woken after every change.
+    /// Notified after every change of keys, sessions or the catalog.
     Notifier& changed();
 
 private:

@@ -1,4 +1,4 @@
-// What a Kubernetes cluster wants, told to a real ExternalDNS by its "connector" source: endpoints from a JSON file, read anew each time it asks.
+// What a Kubernetes cluster wants, passed to a real ExternalDNS by its "connector" source: endpoints from a JSON file, read again each time it asks.
 //
 //	wanted FILE     prints the port it listens at
 package main

@@ -8,8 +8,18 @@
 
 namespace orrery::jobs {
 
+namespace {
+
+/// Whether this phase of the task's last attempt has ended. A phase that has yet to start is left alone: a clean-up that waits for
+/// its node could remove the files of a phase that has started in between.
+bool has_ended(const TaskRecord& record, Phase phase) {
+    return record.state == TaskState::running ? phase < record.phase : phase <= record.phase;
+}
+
+} // namespace
+
 void AttemptCleaner::clean(std::shared_ptr<JobRun> run, std::uint32_t task, std::shared_ptr<RunningAttempt> running) {
-    ++run->at_work->cleaning;
+    ++run->at_work->cleaning[task].pending;
     running->attempt.secrets.clear(); // the clean-up may take days
     running->attempt.environment.clear();
     auto ctx = run->context();
@@ -37,13 +47,24 @@ asio::awaitable<void> AttemptCleaner::clean_up(Context ctx, std::shared_ptr<JobR
         if (const auto known = engine_.runs.find(run->name); known == engine_.runs.end() || known->second != run)
             break; // the job was deleted
     }
-    auto& live = *run->at_work;
-    auto& record = run->scheduler->mutable_record(task);
-    if (done.ok() && record.state != TaskState::running && static_cast<int>(record.attempt) == running->attempt.number) {
+    note_end(*run, task, running->attempt.number, done.ok());
+}
+
+/// A task is clean when nothing of it is being cleaned any more: an earlier phase may take longer than the last one.
+void AttemptCleaner::note_end(JobRun& run, std::uint32_t task, int number, bool ok) {
+    auto& live = *run.at_work;
+    auto& of_task = live.cleaning[task];
+    of_task.failed = of_task.failed || !ok;
+    of_task.newest = std::max(of_task.newest, number);
+    if (--of_task.pending > 0) return;
+    const auto ended = of_task;
+    live.cleaning.erase(task);
+    auto& record = run.scheduler->mutable_record(task);
+    if (!ended.failed && record.state != TaskState::running && static_cast<int>(record.attempt) == ended.newest) {
         record.uncleaned = false;
         live.cleaned.push_back(task);
     }
-    if (--live.cleaning > 0 || !is_terminal(run->scheduler->job().state)) co_return;
+    if (!live.cleaning.empty() || !is_terminal(run.scheduler->job().state)) return;
     live.status_stale = true; // nothing is left: the job can be unloaded
     on_cleaned_();
 }
@@ -52,7 +73,7 @@ void AttemptCleaner::clean_leftovers(const std::shared_ptr<JobRun>& run) {
     const auto& plan = run->plan;
     for (std::uint32_t task = 0; task < plan.tasks; ++task) {
         const auto& record = run->scheduler->record(task);
-        if (!record.uncleaned || record.state == TaskState::running || record.attempt == 0) continue;
+        if (!record.uncleaned || record.attempt == 0) continue;
         const auto group = plan.group_of(task);
         const auto host = plan.host_in(group, task);
         std::vector<Target> at;
@@ -69,6 +90,7 @@ void AttemptCleaner::clean_leftovers(const std::shared_ptr<JobRun>& run) {
             auto* executor_of = engine_.executors.find(body.executor);
             if (executor_of == nullptr) continue;
             for (auto number = record.attempt; number > 0 && number + 2 > record.attempt; --number) { // the last two
+                if (number == record.attempt && !has_ended(record, phase)) continue;
                 auto left = std::make_shared<RunningAttempt>();
                 left->executor = executor_of;
                 left->attempt.job = plan.name;

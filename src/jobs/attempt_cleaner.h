@@ -25,6 +25,7 @@ public:
 private:
     asio::awaitable<void> clean_up(Context ctx, std::shared_ptr<JobRun> run, std::uint32_t task,
                                    std::shared_ptr<RunningAttempt> running);
+    void note_end(JobRun& run, std::uint32_t task, int number, bool ok);
 
     EngineContext& engine_;
     AttemptBuilder& builder_;

@@ -47,6 +47,7 @@ public:
     bool here = false;
     /// The number of calls of `clean_up` that fail because the node is unreachable.
     int out_of_reach = 0;
+    std::string out_of_reach_id; ///< only for attempts whose id ends with this
     /// By task: the number of calls of `start` that fail because the host cannot be reached.
     std::map<std::string, int> unreachable;
 
@@ -104,7 +105,7 @@ public:
         co_return Unit{};
     }
     Task<Unit> clean_up(Context ctx, const Attempt& attempt) override {
-        if (out_of_reach > 0) {
+        if (out_of_reach > 0 && attempt.id.ends_with(out_of_reach_id)) {
             --out_of_reach;
             co_return Error{Code::unavailable, "no route to host"};
         }

@@ -31,13 +31,20 @@ struct RunningAttempt {
     Outcome outcome;
 };
 
+/// The clean-ups of one task's attempts and phases that are in progress.
+struct TaskCleanUp {
+    std::size_t pending = 0;
+    int newest = 0;      ///< the number of the newest attempt that is clean
+    bool failed = false; ///< one of them ended without success
+};
+
 struct JobRun::Live {
     explicit Live(Journal journal_) : journal(std::move(journal_)) {}
     Journal journal;
     std::map<std::uint32_t, json::object> prepared; ///< bound `with` of tasks that are about to start
     std::unordered_map<std::uint32_t, std::shared_ptr<RunningAttempt>> running;
-    std::vector<std::uint32_t> cleaned;                 ///< tasks whose clean-up is not in the journal yet
-    std::size_t cleaning = 0;                           ///< clean-ups in progress
+    std::vector<std::uint32_t> cleaned; ///< tasks whose clean-up is not in the journal yet
+    std::unordered_map<std::uint32_t, TaskCleanUp> cleaning;
     std::vector<Journal::Entry> first_entries;          ///< the placement, until it is stored
     std::vector<std::optional<std::uint64_t>> constant; ///< by group: the digest of its inputs, where nothing is bound late
     std::optional<std::uint64_t> artefacts;             ///< stored bytes of artefacts
@@ -48,7 +55,7 @@ struct JobRun::Live {
     bool reported_paused = false;
 
     /// Whether no attempt runs and none is being cleaned up.
-    bool is_idle() const { return cleaning == 0 && running.empty(); }
+    bool is_idle() const { return cleaning.empty() && running.empty(); }
 };
 
 using JobRuns = std::map<std::string, std::shared_ptr<JobRun>, std::less<>>;

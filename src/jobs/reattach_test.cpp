@@ -150,6 +150,35 @@ TEST(Reattach, FilesOfAttemptsAreRemovedFromNodesAlsoAfterACrash) {
     }
 }
 
+TEST(Reattach, FilesOfAPhaseThatEndedBeforeACrashAreRemovedAlthoughTheNextPhaseRuns) {
+    for (const bool crash_again : {false, true}) {
+        EngineFixture world;
+        world.start();
+        world.nodes("n", 1);
+        world.fake.out_of_reach = 1; // the clean-up of `run` is tried again later, and the server is killed before
+        world.fake.script = [](const Attempt& attempt) {
+            return FakeExecutor::Script{.takes = attempt.id.ends_with('v') ? 10min : 0min};
+        };
+        world.submit("j", "tasks: [{name: a, on: n, run: {fake: {}}, verify: {fake: {}}}]");
+        ASSERT_TRUE(world.until([&] { return world.fake.attempts().size() == 2 && world.fake.out_of_reach == 0; }, 1s));
+        world.stop();
+        world.fake.out_of_reach = crash_again ? 1000 : 0;
+        world.fake.out_of_reach_id = "r";
+        world.start();
+        ASSERT_TRUE(world.reaches("j", JobState::succeeded));
+        if (crash_again) { // `verify` is clean, and the files of `run` cannot be reached yet
+            world.pass(1min);
+            world.stop();
+            world.fake.out_of_reach = 0;
+            world.start();
+        }
+        world.pass(2h);
+        for (const auto& [id, begun] : world.fake.attempts()) EXPECT_TRUE(begun.cleaned) << id;
+        const auto object = world.server->resources->get(world.server->kind("Job"), "j");
+        EXPECT_TRUE(object->status.at("cleaned").as_bool());
+    }
+}
+
 TEST(Reattach, ALostAttemptIsReportedAndOnlyTheOperatorStartsANewOne) {
     EngineFixture world;
     world.start();

@@ -48,6 +48,10 @@ a token with the role operator. It stores nothing and listens on no port.
                       127.0.0.0/8, 127.0.0.1:8080, [::1]:8080
   --outbound-deny RANGE
                       address or network that checks may not reach
+
+Examples:
+  orrery checker --join https://orrery.example:8421 --token-file checker.token --name frankfurt --canary 192.0.2.1:53
+  orrery checker --join http://127.0.0.1:8421 --token-file checker.token --program check_disk=/opt/site/check_disk
 )";
 
 struct CheckerFlags {

@@ -8,9 +8,8 @@ std::vector<Command> diagnosis_commands() {
     return {
         {.path = "why",
          .summary = "Explain why a resource is in its state, with the evidence",
-         .about = "For jobs and their tasks, load balancers, pools, members, services, instances and nodes. --at works for load "
-                  "balancers,\n"
-                  "whose decisions are recorded.",
+         .about = "For jobs and their tasks, services, instances, nodes, load balancers, pools, members, plans and the hardware\n"
+                  "that plans assign. --at works for load balancers, whose decisions are recorded.",
          .arguments = {{"SUBJECT", "the resource, as KIND/NAME", Argument::Count::one, Means::kind},
                        {"TASK", "for a job: a task, as in mysql@db-1", Argument::Count::optional, Means::task}},
          .options = {{"--task", "TASK", "for a job: a task"},

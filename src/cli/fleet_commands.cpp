@@ -190,10 +190,9 @@ std::vector<Command> fleet_commands() {
     return {
         {.path = "fleet import",
          .summary = "Import machines from a file: instackenv JSON or CSV",
-         .about = "A machine is known by the address of its BMC, so that the same file can be imported again. Passwords go into "
-                  "Secrets. All errors "
-                  "of the file are\nreported at once, and then nothing is changed. Machines that the file does not have are "
-                  "reported and stay.",
+         .about = "A machine is known by the address of its BMC, so that the same file can be imported again. Passwords go into\n"
+                  "Secrets. All errors of the file are reported at once, and then nothing is changed. Machines that the file does\n"
+                  "not have are reported and stay.",
          .arguments = {{"FILE", "the file, - for standard input", Count::one, Means::file}},
          .options = {dry_run(), reason(), output({"table", "yaml", "json"})},
          .examples = {{"orrery fleet import instackenv.json --dry-run", "check the file"},
@@ -205,23 +204,21 @@ std::vector<Command> fleet_commands() {
          .about = {},
          .arguments = {},
          .options = {output({"table", "yaml", "json"})},
-         .examples = {{"orrery fleet flavors", "which there are"},
+         .examples = {{"orrery fleet flavors", "list them"},
                       {"orrery fleet flavors -o yaml | orrery apply -f -", "create them all"}},
          .run = run_fleet_flavors},
         {.path = "fleet outliers",
          .summary = "List machines whose benchmarks deviate from those of identical machines",
-         .about = "Compares the newest benchmark of each machine with the median of its hardware class. Machines that are not "
-                  "listed are normal, or "
-                  "there are fewer than\nthree of their class.",
+         .about = "Compares the newest benchmark of each machine with the median of its hardware class. Machines that are not\n"
+                  "listed are normal, or there are fewer than three of their class.",
          .arguments = {},
          .options = {output({"table", "yaml", "json"})},
          .examples = {{"orrery fleet outliers", "slow machines, with the evidence"}},
          .run = run_fleet_outliers},
         {.path = "plan preview",
          .summary = "Preview a plan: which machine gets which role, at what cost, and why the others do not",
-         .about = "Changes nothing. Ends with 0 where the plan is feasible, with 1 where it is not. The digest covers all inputs: "
-                  "it changes when one of "
-                  "them does.",
+         .about = "Changes nothing. The exit code is 0 if the plan is feasible, 1 otherwise. The digest covers all inputs: it\n"
+                  "changes when one of them does.",
          .arguments = {{"PLAN", "the Plan's name"}},
          .options = {output({"table", "yaml", "json"})},
          .examples = {{"orrery plan preview cloud", "machines by role, changes, rejected machines"}},

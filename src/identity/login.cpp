@@ -210,7 +210,7 @@ Task<Unit> Identity::set_password(Context ctx, Principal by, std::string user, s
             attempt->failed();
             co_await state.record_login_event(ctx, State::Limit::one_a_minute, user, peer, "password-refused",
                                               "wrong current password", {});
-            co_return Error{Code::denied, "the current password is wrong", "send it as current"};
+            co_return Error{Code::denied, "the current password is wrong", "give the current password (field current)"};
         }
         attempt->succeeded();
         if (password == *current) co_return Error{Code::invalid, "the new password is the old one", "choose another"};

@@ -156,7 +156,7 @@ Result<std::unique_ptr<identity::TokenSource>> keystone_source(net::HttpClient& 
     if (!url.ok())
         wrong("url", url.error().message);
     else if (url->scheme == "http" && !options.allow_plaintext && !is_loopback_host(url->host))
-        wrong("url", "must be https://, because a password is sent there");
+        wrong("url", "must be https://, because a password is sent there; allow_plaintext permits http://");
     if (options.user.empty()) wrong("user", "must not be empty");
     if (options.password.empty()) wrong("password_file", "must hold a password");
     if (options.project.empty()) wrong("project", "must not be empty");

@@ -24,7 +24,7 @@ Result<net::Url> api_base(std::string_view field, std::string_view url, bool all
     if (!parsed.ok()) return wrong(parsed.error().message);
     if (parsed->target.find('?') != std::string::npos) return wrong("must not have a query");
     if (parsed->scheme == "http" && !allow_plaintext && !is_loopback_host(parsed->host))
-        return wrong("must be https://, because credentials are sent there");
+        return wrong("must be https://, because credentials are sent there; allow_plaintext permits http://");
     while (parsed->target.ends_with('/')) parsed->target.pop_back();
     return std::move(*parsed);
 }

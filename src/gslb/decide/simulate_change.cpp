@@ -48,12 +48,12 @@ private:
         if (answer.panic) return against(fmt::format("no pool would be usable{}: the name would be in PANIC", who));
         if (answer.candidates.empty()) return against(fmt::format("nothing would be answered{}", who));
         if (spec_.demand <= 0)
-            return unknown(fmt::format("how much is wanted is not known: set spec.demand of LoadBalancer {}", spec_.name));
+            return unknown(fmt::format("the demand is not known: set spec.demand of LoadBalancer {}", spec_.name));
         for (const auto& [member, share] : shares.by_member) {
             const auto capacity = capacity_[member];
             const auto load = share * spec_.demand;
             if (capacity <= 0)
-                unknown(fmt::format("what {} can carry is not known: set spec.capacity of Member {}", member, member));
+                unknown(fmt::format("the capacity of {} is not known: set spec.capacity of Member {}", member, member));
             else if (load > capacity * (1 + 1e-9))
                 against(fmt::format("{} would get {:.1f} of {}{}, and can carry {}", member, load, spec_.demand, who, capacity));
         }

@@ -1,5 +1,5 @@
 #include "api/state.h"
-#include "core/ids.h"
+#include "core/nearest.h"
 #include "core/text.h"
 #include "core/truncate.h"
 #include "store/copy_age.h"

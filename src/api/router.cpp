@@ -1,6 +1,6 @@
 #include "api/router.h"
 
-#include "core/ids.h"
+#include "core/nearest.h"
 #include "core/truncate.h"
 
 #include <boost/asio/ip/address.hpp>

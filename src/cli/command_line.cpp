@@ -1,6 +1,6 @@
 #include "cli/command_line.h"
 
-#include "core/ids.h"
+#include "core/nearest.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>

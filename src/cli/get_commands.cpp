@@ -1,6 +1,6 @@
 #include "cli/commands.h"
 #include "cli/render.h"
-#include "core/ids.h"
+#include "core/nearest.h"
 #include "core/text.h"
 
 #include <fmt/format.h>

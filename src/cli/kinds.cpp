@@ -1,6 +1,6 @@
 #include "cli/kinds.h"
 
-#include "core/ids.h"
+#include "core/nearest.h"
 #include "net/http.h"
 
 #include <boost/json/array.hpp>

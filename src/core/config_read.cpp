@@ -1,5 +1,5 @@
 #include "core/config.h"
-#include "core/ids.h"
+#include "core/nearest.h"
 #include "core/truncate.h"
 
 #include <fmt/format.h>

@@ -4,13 +4,11 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
-#include <numeric>
 #include <random>
 #include <sys/random.h>
-#include <utility>
 #include <vector>
 
 namespace orrery {
@@ -104,36 +102,5 @@ void continue_ids_after(std::string_view id) {
 }
 
 std::string time_ordered_bound(WallTime moment) { return time_part(moment) + std::string(16, '0'); }
-
-namespace {
-
-/// Edit distance: insertion, deletion, substitution, and transposition of neighbours cost one each.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-    std::vector<std::size_t> before, last(b.size() + 1), row(b.size() + 1);
-    std::iota(last.begin(), last.end(), 0U);
-    for (std::size_t i = 0; i < a.size(); ++i) {
-        row[0] = i + 1;
-        for (std::size_t j = 0; j < b.size(); ++j) {
-            row[j + 1] = std::min({last[j] + (a[i] == b[j] ? 0 : 1), last[j + 1] + 1, row[j] + 1});
-            if (i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j]) row[j + 1] = std::min(row[j + 1], before[j - 1] + 1);
-        }
-        before = std::exchange(last, row);
-    }
-    return last.back();
-}
-
-} // namespace
-
-std::string_view nearest(std::string_view text, const std::string_view* begin, const std::string_view* end) {
-    std::string_view best;
-    // Allow one edit per three letters; weaker suggestions mislead.
-    std::size_t best_distance = std::max<std::size_t>(1, text.size() / 3) + 1;
-    for (const auto* candidate = begin; candidate != end; ++candidate)
-        if (const auto distance = edit_distance(text, *candidate); distance < best_distance) {
-            best_distance = distance;
-            best = *candidate;
-        }
-    return best;
-}
 
 } // namespace orrery

@@ -19,7 +19,4 @@ std::string time_ordered_id(WallTime now);
 /// The smallest id of that time: all earlier ids sort before it.
 std::string time_ordered_bound(WallTime moment);
 
-/// The candidate with the smallest edit distance to `text`, for "did you mean"; empty when no candidate is close.
-std::string_view nearest(std::string_view text, const std::string_view* begin, const std::string_view* end);
-
 } // namespace orrery

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/ids.h"
+#include "core/nearest.h"
 #include "core/result.h"
 #include "core/text.h"
 #include "core/truncate.h"

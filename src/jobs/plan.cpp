@@ -1,6 +1,6 @@
 #include "jobs/plan.h"
 
-#include "core/ids.h"
+#include "core/nearest.h"
 #include "core/text.h"
 #include "core/truncate.h"
 #include "jobs/plan_barriers.h"

@@ -1,6 +1,6 @@
 #include "jobs/plan_checks.h"
 
-#include "core/ids.h"
+#include "core/nearest.h"
 #include "jobs/values.h"
 
 #include <fmt/format.h>

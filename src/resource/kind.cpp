@@ -1,7 +1,7 @@
 #include "resource/kind.h"
 
 #include "core/ascii.h"
-#include "core/ids.h"
+#include "core/nearest.h"
 #include "core/truncate.h"
 
 #include <fmt/format.h>

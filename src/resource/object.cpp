@@ -1,6 +1,6 @@
 #include "resource/object.h"
 
-#include "core/ids.h"
+#include "core/nearest.h"
 #include "core/text.h"
 #include "core/truncate.h"
 

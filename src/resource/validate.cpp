@@ -1,4 +1,4 @@
-#include "core/ids.h"
+#include "core/nearest.h"
 #include "core/truncate.h"
 #include "core/url_text.h"
 #include "resource/object.h"

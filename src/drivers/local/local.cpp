@@ -1,7 +1,7 @@
 #include "drivers/local/local.h"
 
-#include "core/ids.h"
 #include "core/json_fields.h"
+#include "core/nearest.h"
 #include "drivers/ssh/ssh.h"
 #include "jobs/secrets.h"
 #include "resource/object.h"

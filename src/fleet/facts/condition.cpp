@@ -1,6 +1,6 @@
 #include "fleet/facts/condition.h"
 
-#include "core/ids.h"
+#include "core/nearest.h"
 #include "core/truncate.h"
 #include "fleet/facts/fact.h"
 

@@ -1,4 +1,4 @@
-#include "core/ids.h"
+#include "core/nearest.h"
 #include "core/text.h"
 #include "core/truncate.h"
 #include "fleet/import/import_errors.h"

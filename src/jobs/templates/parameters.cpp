@@ -1,7 +1,7 @@
 #include "jobs/templates/parameters.h"
 
-#include "core/ids.h"
 #include "core/json_fields.h"
+#include "core/nearest.h"
 #include "core/text.h"
 
 #include <boost/json/array.hpp>

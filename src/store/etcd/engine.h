@@ -1,6 +1,7 @@
 #pragma once
 
 #include "store/copy_age.h"
+#include "store/etcd/call_outcome.h"
 #include "store/etcd/members.h"
 #include "store/etcd/revision_waiters.h"
 #include "store/mirror.h"

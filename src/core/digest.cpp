@@ -3,13 +3,18 @@
 #include <openssl/evp.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace orrery {
 
 Sha256 sha256(std::string_view bytes) {
+    // EVP_sha256() is looked up again by every digest, under locks; a fetched algorithm is not. Each request digests its token.
+    static EVP_MD* const algorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
     Sha256 digest{};
     unsigned int size = 0;
-    EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, EVP_sha256(), nullptr);
+    // Without this check a broken installation of OpenSSL would give all tokens the same digest.
+    if (EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, algorithm, nullptr) != 1)
+        throw std::runtime_error("OpenSSL has no SHA-256");
     return digest;
 }
 

@@ -3,7 +3,9 @@
 namespace orrery::store {
 
 FreezableStore::FreezableStore(asio::any_io_executor executor, std::unique_ptr<Store> inner)
-    : inner_(std::move(inner)), drained_(std::move(executor)) {}
+    : inner_(std::move(inner)),
+      copy_age_provider_(dynamic_cast<const CopyAgeProvider*>(inner_.get())),
+      drained_(std::move(executor)) {}
 FreezableStore::~FreezableStore() = default;
 
 Task<Unit> FreezableStore::refuse_writes(Context ctx, Error reason) {

@@ -45,12 +45,13 @@ public:
     }
     const std::string& identity() const override { return inner_->identity(); }
     Result<Unit> health() const override;
-    Duration copy_age() const override { return store::copy_age(*inner_); }
+    Duration copy_age() const override { return copy_age_provider_ == nullptr ? Duration::zero() : copy_age_provider_->copy_age(); }
     std::vector<std::pair<std::string, double>> metrics() const override { return inner_->metrics(); }
     asio::awaitable<void> stop() override { return inner_->stop(); }
 
 private:
     std::unique_ptr<Store> inner_;
+    const CopyAgeProvider* copy_age_provider_; ///< `inner_`, or null; every response asks for the age
     Notifier drained_;
     std::size_t pending_writes_ = 0;
     std::optional<Error> frozen_;

@@ -81,6 +81,17 @@ TEST_F(Apply, ContinuesAfterAnErrorAndNamesItsLocation) {
                        "2 resources: 1 created, 1 failed\n");
 }
 
+TEST_F(Apply, NamesTheLineOfTheOnlyInvalidField) {
+    api.intercept = [](const net::Request& request, const std::string&) -> std::optional<net::Response> {
+        if (request.method == "GET") return {};
+        return FakeApi::problem(400, "invalid", "it is not valid: spec.ssh.port must be between 1 and 65535, got 70000", {},
+                                {json::object{{"path", "spec.ssh.port"}, {"message", "must be between 1 and 65535, got 70000"}}});
+    };
+    const auto path = file("one.yaml", "kind: Node\nname: bad\nspec:\n  address: x\n  ssh:\n    port: 70000\n");
+    EXPECT_EQ(run({"apply", "-f", path}), exit_code::invalid);
+    EXPECT_EQ(err, "error: node/bad (" + path + ":6): it is not valid: spec.ssh.port must be between 1 and 65535, got 70000\n");
+}
+
 TEST_F(Apply, ReadsFoldersStandardInputAndLists) {
     file("site/b.yml", "kind: Node\nname: b\nspec: {address: x}\n");
     file(

@@ -117,7 +117,10 @@ Error FileDocument::about(Error error) const {
     std::vector<FieldError> sorted;
     for (const auto& [at, i] : order) sorted.push_back(std::move(error.fields[i]));
     error.fields = std::move(sorted);
-    return std::move(error).within(fmt::format("{} ({})", kind->title(name), location));
+    // A message that repeats its only field is printed without the field, so the location is the line of the field.
+    const bool repeats_field = error.fields.size() == 1 && error.message.find(error.fields[0].message) != std::string::npos;
+    const auto shown = repeats_field && lines[0] ? fmt::format("{}:{}", file, *lines[0]) : location;
+    return std::move(error).within(fmt::format("{} ({})", kind->title(name), shown));
 }
 
 std::vector<FileDocument> read_documents(const Streams& streams, const std::vector<std::string>& paths, const KindCatalog& kinds,

@@ -1,3 +1,4 @@
+#include "api/continue_token.h"
 #include "api/problem.h"
 #include "api/state.h"
 #include "core/text.h"

@@ -90,10 +90,6 @@ Task<identity::Principal> authenticate(Api::State& state, Context ctx, const net
 /// Streams the changes of a kind, or of one object, as server-sent events until the client disconnects.
 Task<Unit> stream_changes(Api::State& state, Call call, const resource::Kind& kind, std::string name, std::string from);
 
-/// Encodes and decodes the "continue" value of a list. It has a checksum over the list, so that the token of another list is
-/// refused.
-std::string continue_token(std::string_view list, std::string_view name);
-Result<std::string> read_continue_token(std::string_view list, std::string_view token);
 /// The query parameters of paged lists.
 Parameter limit_parameter(std::int64_t default_value, std::int64_t max);
 Parameter continue_parameter(std::string list);

@@ -1,6 +1,6 @@
-#include "app/data_folder.h"
 #include "app/first_login.h"
 #include "app/offline.h"
+#include "app/sealing_key.h"
 #include "app/settings.h"
 #include "app/store_choice.h"
 #include "cli/session.h"

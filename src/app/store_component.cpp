@@ -1,6 +1,7 @@
 #include "app/store_component.h"
 
 #include "app/data_folder.h"
+#include "app/sealing_key.h"
 #include "app/store_admin.h"
 #include "catalog/kinds.h"
 #include "fleet/kinds.h"

@@ -2,6 +2,7 @@
 
 #include "core/digest.h"
 #include "core/json_fields.h"
+#include "fleet/benchmark/hardware_class.h"
 #include "resource/object.h"
 
 #include <boost/json/serialize.hpp>

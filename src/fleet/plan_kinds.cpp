@@ -1,6 +1,6 @@
 #include "core/json_fields.h"
 #include "fleet/assignment/assignment.h"
-#include "fleet/benchmark/metrics.h"
+#include "fleet/benchmark/hardware_class.h"
 #include "fleet/facts/match_spec.h"
 #include "fleet/kinds.h"
 #include "fleet/model.h"

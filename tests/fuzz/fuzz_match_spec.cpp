@@ -1,5 +1,6 @@
 // A match spec and facts, as files and ramdisks of others bring them: no input crashes the parser or the search, or keeps them
 // long; what is refused names its line; a match binds variables to values of facts, and a failure names an entry.
+#include "fleet/benchmark/hardware_class.h"
 #include "fleet/benchmark/metrics.h"
 #include "fleet/facts/match_spec.h"
 

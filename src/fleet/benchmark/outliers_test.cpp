@@ -1,3 +1,4 @@
+#include "fleet/benchmark/hardware_class.h"
 #include "fleet/benchmark/outliers.h"
 
 #include <fmt/format.h>

@@ -47,7 +47,8 @@ struct Outcomes {
                 parts.push_back(fmt::format("{} {}", found->second, outcome));
             }
         if (total > 1 && !invocation.quiet())
-            invocation.streams.err << fmt::format("{} resources: {}\n", total, fmt::join(parts, ", "));
+            invocation.streams.err << fmt::format("{} resources: {}{}\n", total, fmt::join(parts, ", "),
+                                                  invocation.has("dry-run") ? " (dry run)" : "");
     }
     /// The exit code of the errors if they all have the same; `success` without errors.
     int exit_code(int success) const {

@@ -124,8 +124,18 @@ TEST_F(Apply, ReportsEveryInvalidDocument) {
 TEST_F(Apply, DryRunChangesNothingAndAcceptsReferencesWithinTheRun) {
     EXPECT_EQ(run({"apply", "--dry-run", "-f", file("site.yaml", site)}), 0) << err;
     EXPECT_EQ(out, "secret/k1 created (dry run)\nnode/n1 created (dry run)\n");
+    EXPECT_EQ(err, "2 resources: 2 created (dry run)\n");
     EXPECT_FALSE(api.has("secrets", "k1"));
     EXPECT_FALSE(api.has("nodes", "n1"));
+}
+
+TEST_F(Apply, TheSummaryOfADryRunNamesIt) {
+    api.put("nodes", node("n1"));
+    api.put("nodes", node("n2"));
+    EXPECT_EQ(run({"delete", "--dry-run", "node", "n1", "n2"}), 0) << err;
+    EXPECT_EQ(err, "2 resources: 2 removed (dry run)\n");
+    EXPECT_EQ(run({"delete", "node", "n1", "n2"}), 0) << err;
+    EXPECT_EQ(err, "2 resources: 2 removed\n");
 }
 
 TEST_F(Apply, StopsAtAnErrorThatStopsAll) {

@@ -248,11 +248,17 @@ private:
     const resource::Kind* kind_;
 };
 
+std::vector<std::string> task_state_names() {
+    std::vector<std::string> out;
+    for (std::size_t i = 0; i < jobs::task_states; ++i) out.emplace_back(name_of(static_cast<jobs::TaskState>(i)));
+    return out;
+}
+
 void add_job_views(JobRoutes& routes, Api::State& state, Engine& engine) {
     auto* of = &state;
     auto* with = &engine;
     routes.add("GET", "/v1/jobs/{name}/tasks", "List the tasks of a job", Role::viewer,
-               {{"state", "only tasks in this state"},
+               {{.name = "state", .doc = "only tasks in this state", .choices = task_state_names()},
                 {"group", "only tasks of this group"},
                 {"node", "only tasks of this node"},
                 limit_parameter(500, 5000),

@@ -70,6 +70,16 @@ CO_SERVER_TEST(Jobs, AreRefusedAsAWholeOrRunAndCanBeExplained) {
     EXPECT_EQ(over.status, 409) << over.text;
 }
 
+CO_SERVER_TEST(Jobs, ListsTasksOnlyByStatesThatExist) {
+    std::ignore = co_await server.put("/v1/nodes/n1", R"({"labels":{"role":"web"},"spec":{"address":"10.0.0.1"}})");
+    auto made = co_await server.post("/v1/jobs", R"({"name":"j","spec":{"tasks":[{"name":"a","on":"web","run":{"fake":{}}}]}})");
+    EXPECT_EQ(made.status, 201) << made.text;
+    EXPECT_EQ((co_await server.get("/v1/jobs/j/tasks?state=undo_failed")).status, 200);
+    auto refused = co_await server.get("/v1/jobs/j/tasks?state=foo");
+    EXPECT_EQ(refused.status, 400) << refused.text;
+    EXPECT_THAT(refused.text, HasSubstr("must be one of pending, waiting, ready, running, succeeded, failed, lost, cancelled"));
+}
+
 CO_SERVER_TEST(Jobs, OnlyUsersWhoMayRunJobsReadArtefacts) {
     std::ignore = co_await server.put("/v1/nodes/n1", R"({"labels":{"role":"web"},"spec":{"address":"10.0.0.1"}})");
     server.artefact_fetcher.files["n1:/var/log/big"] = std::string(600'000, 'x') + "end";

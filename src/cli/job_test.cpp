@@ -38,6 +38,16 @@ TEST_F(Job, WhyShowsTheConditionAndTheInstances) {
                    "    d2 is registered: refused\\x1b[2J\n");
 }
 
+TEST_F(Job, ShowRefusesAStateThatDoesNotExist) {
+    EXPECT_EQ(run({"job", "show", "up", "--state", "foo"}), exit_code::usage);
+    EXPECT_THAT(err,
+                HasSubstr("--state must be one of pending, waiting, ready, running, succeeded, failed, lost, cancelled, skipped, "
+                          "undone, undo_failed, not \"foo\""));
+    EXPECT_THAT(api.lines(), ElementsAre());
+    EXPECT_EQ(run({"job", "list", "--state", "foo"}), exit_code::usage);
+    EXPECT_THAT(err, HasSubstr("--state must be one of planned, running,"));
+}
+
 TEST_F(Job, SubmitShowsThePlanAndItsWarnings) {
     answers_of["POST /v1/jobs"] = good(
         201,

@@ -63,6 +63,46 @@ Result<jobs::Phase> phase_in(const Call& call, jobs::Phase current) {
     return job_query_error("phase", "must be check, run, verify or undo");
 }
 
+const jobs::RunSpec& declared_phase(const jobs::TaskSpec& spec, jobs::Phase phase) {
+    switch (phase) {
+    case jobs::Phase::check: return spec.check;
+    case jobs::Phase::run: return spec.run;
+    case jobs::Phase::verify: return spec.verify;
+    case jobs::Phase::undo: return spec.undo;
+    }
+    return spec.run;
+}
+
+/// Did the last attempt of a task start this phase?
+bool has_started(const jobs::TaskRecord& row, jobs::Phase phase) {
+    if (phase != jobs::Phase::undo) return row.phase >= phase;
+    return row.undone || row.state == jobs::TaskState::undo_failed || (row.phase == phase && row.state == jobs::TaskState::running);
+}
+
+/// `not_found` if the task has no such attempt, or if the attempt never ran the phase of ?phase. Whether an earlier attempt ran a
+/// phase of the task is not recorded, and not refused.
+Result<Unit> check_attempt(const Call& call, const jobs::JobRun& run, const jobs::OutputLog::Name& name, bool follow) {
+    const auto& row = run.scheduler->record(name.task);
+    const auto task = run.plan.task_name(name.task);
+    if (static_cast<std::uint32_t>(name.attempt) > row.attempt)
+        return Error{Code::not_found,
+                     row.attempt == 0
+                         ? fmt::format("{} has no attempt {}: it has never started", task, name.attempt)
+                         : fmt::format("{} has no attempt {}: its last is attempt {}", task, name.attempt, row.attempt),
+                     fmt::format("orrery job why {} {} lists its attempts", run.name, task)};
+    if (!call.query("phase")) return Unit{};
+    if (!declared_phase(run.plan.spec.tasks[run.plan.group_of(name.task)], name.phase).given())
+        return Error{Code::not_found, fmt::format("{} has no {}, so this phase never ran", task, name_of(name.phase)),
+                     fmt::format("orrery job logs {} {} shows the current phase", run.name, task)};
+    const bool is_last = static_cast<std::uint32_t>(name.attempt) == row.attempt;
+    if (!follow && is_last && !has_started(row, name.phase))
+        return Error{Code::not_found,
+                     fmt::format("the {} of {} never ran in attempt {}: the task is {}", name_of(name.phase), task, name.attempt,
+                                 name_of(row.state)),
+                     fmt::format("orrery job logs {} {} shows the current phase", run.name, task)};
+    return Unit{};
+}
+
 /// Streams output until the attempt ends.
 Task<Unit> follow_output(Api::State& state, Engine& engine, Call& call, std::shared_ptr<const jobs::JobRun> run,
                          jobs::OutputLog::Name name, std::uint64_t from, std::uint64_t limit) {
@@ -125,6 +165,7 @@ Task<Unit> show_output(Api::State& state, Engine& engine, Call call) {
                         fmt::format("orrery job why {} {}", run->name, run->plan.task_name(task))};
     }
     jobs::OutputLog::Name name{run->uid, task, static_cast<int>(attempt), phase};
+    CO_TRY(std::ignore, check_attempt(call, *run, name, follow));
     if (follow) co_return co_await follow_output(state, engine, call, std::move(run), std::move(name), from, limit);
     CO_TRY(const auto page, co_await engine.output().read(call.ctx, name, from, limit));
     co_return co_await send_json(call, 200, page_json(page));

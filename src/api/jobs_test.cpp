@@ -70,6 +70,29 @@ CO_SERVER_TEST(Jobs, AreRefusedAsAWholeOrRunAndCanBeExplained) {
     EXPECT_EQ(over.status, 409) << over.text;
 }
 
+CO_SERVER_TEST(Jobs, OutputOfAnAttemptOrPhaseThatNeverRanIsNotFound) {
+    std::ignore = co_await server.put("/v1/nodes/n1", R"({"labels":{"role":"web"},"spec":{"address":"10.0.0.1"}})");
+    auto made = co_await server.post(
+        "/v1/jobs", R"({"name":"j","spec":{"tasks":[{"name":"a","on":"web","run":{"fake":{}},"undo":{"fake":{}}}]}})");
+    EXPECT_EQ(made.status, 201) << made.text;
+    const auto state = co_await wait_for_state(server, "j", "succeeded");
+    EXPECT_EQ(state, "succeeded");
+    for (const auto* good : {"", "&attempt=1", "&phase=run", "&attempt=1&phase=run"}) {
+        auto output = co_await server.get(std::string("/v1/jobs/j/output?task=a@n1") + good);
+        EXPECT_EQ(output.status, 200) << output.text;
+    }
+    const std::vector<std::pair<std::string, std::string>> cases = {
+        {"&attempt=7", "a@n1 has no attempt 7: its last is attempt 1"},
+        {"&attempt=7&follow=true", "a@n1 has no attempt 7: its last is attempt 1"},
+        {"&phase=undo", "the undo of a@n1 never ran in attempt 1: the task is succeeded"},
+        {"&phase=verify", "a@n1 has no verify, so this phase never ran"}};
+    for (const auto& [query, message] : cases) {
+        auto none = co_await server.get("/v1/jobs/j/output?task=a@n1" + query);
+        EXPECT_EQ(none.status, 404) << none.text;
+        EXPECT_THAT(none.text, HasSubstr(message));
+    }
+}
+
 CO_SERVER_TEST(Jobs, ListsTasksOnlyByStatesThatExist) {
     std::ignore = co_await server.put("/v1/nodes/n1", R"({"labels":{"role":"web"},"spec":{"address":"10.0.0.1"}})");
     auto made = co_await server.post("/v1/jobs", R"({"name":"j","spec":{"tasks":[{"name":"a","on":"web","run":{"fake":{}}}]}})");

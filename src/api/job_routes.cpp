@@ -159,7 +159,7 @@ Task<Unit> send_job_plan(Api::State& state, Engine& engine, Call call, resource:
     for (auto [name, into] : {std::pair{"latency", &latency}, {"unknown", &unknown}})
         if (const auto text = call.query(name)) {
             auto read = parse_duration(*text);
-            if (!read.ok()) co_return job_query_error(name, read.error().message);
+            if (!read.ok()) co_return job_query_error(name, fmt::format("{}; {}", read.error().message, read.error().remedy));
             *into = *read;
         }
     CO_TRY(auto problems, co_await engine.missing_files(call.ctx, job.spec));

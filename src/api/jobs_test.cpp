@@ -103,6 +103,14 @@ CO_SERVER_TEST(Jobs, ListsTasksOnlyByStatesThatExist) {
     EXPECT_THAT(refused.text, HasSubstr("must be one of pending, waiting, ready, running, succeeded, failed, lost, cancelled"));
 }
 
+CO_SERVER_TEST(Jobs, APlanNamesTheFormOfADuration) {
+    auto refused = co_await server.post("/v1/job-plans?unknown=3", R"({"name":"j","spec":{"tasks":[{"name":"a"}]}})");
+    EXPECT_EQ(refused.status, 400) << refused.text;
+    EXPECT_EQ(refused.body.at("fields").at(0).at("path").as_string(), "?unknown");
+    EXPECT_THAT(std::string(refused.body.at("fields").at(0).at("message").as_string()),
+                HasSubstr("\"3\" is not a duration; write it with units, as in 250ms, 30s"));
+}
+
 CO_SERVER_TEST(Jobs, OnlyUsersWhoMayRunJobsReadArtefacts) {
     std::ignore = co_await server.put("/v1/nodes/n1", R"({"labels":{"role":"web"},"spec":{"address":"10.0.0.1"}})");
     server.artefact_fetcher.files["n1:/var/log/big"] = std::string(600'000, 'x') + "end";

@@ -12,6 +12,7 @@
 #include <boost/json/parse.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 
@@ -189,6 +190,17 @@ Result<net::ClientRequest> Api::request(std::string method, std::string target, 
     return request;
 }
 
+namespace {
+
+/// "--dry-run" for the query parameter "?dry_run": users gave an option, not a parameter. Other paths are unchanged.
+std::string option_of(std::string path) {
+    if (!path.starts_with('?')) return path;
+    std::replace(path.begin(), path.end(), '_', '-');
+    return "--" + path.substr(1);
+}
+
+} // namespace
+
 Error Api::problem(int status, const net::Headers& headers, std::string_view body) {
     Error error{Code::internal, {}};
     const auto parsed = answer_json(body);
@@ -199,7 +211,7 @@ Error Api::problem(int status, const net::Headers& headers, std::string_view bod
         if (const auto* fields = last_problem_.if_contains("fields"); fields != nullptr && fields->is_array())
             for (const auto& field : fields->get_array()) {
                 if (!field.is_object()) continue;
-                error.fields.push_back({text_at(field.get_object(), "path"), text_at(field.get_object(), "message")});
+                error.fields.push_back({option_of(text_at(field.get_object(), "path")), text_at(field.get_object(), "message")});
             }
     }
     if (error.message.empty()) { // not a problem document: a proxy, or not an orrery server

@@ -106,6 +106,9 @@ private:
 Error FileDocument::about(Error error) const {
     std::vector<std::string> paths;
     for (const auto& field : error.fields) paths.push_back(field.path);
+    const bool about_options =
+        !paths.empty() && std::all_of(paths.begin(), paths.end(), [](const std::string& path) { return path.starts_with("--"); });
+    if (about_options) return error; // of the command line, not of the document
     const auto lines = text ? yaml_lines(*text, line, paths) : std::vector<std::optional<int>>(paths.size());
     const auto file = location.substr(0, location.rfind(':'));
     std::vector<std::pair<int, std::size_t>> order; // of the lines in the file

@@ -38,6 +38,21 @@ TEST_F(Job, WhyShowsTheConditionAndTheInstances) {
                    "    d2 is registered: refused\\x1b[2J\n");
 }
 
+TEST_F(Job, ErrorsNameTheOptionInPlaceOfTheQueryParameter) {
+    answers_of["GET /v1/jobs/up/output"] = FakeApi::problem(
+        400, "invalid", "invalid query", {}, {json::object{{"path", "?attempt"}, {"message", "must be an integer, got \"x\""}}});
+    EXPECT_EQ(run({"job", "logs", "up", "a", "--attempt", "x"}), exit_code::invalid);
+    EXPECT_EQ(err, "error: invalid query\n  --attempt: must be an integer, got \"x\"\n");
+    answers_of["POST /v1/job-plans"] = FakeApi::problem(
+        400, "invalid", "invalid query", {},
+        {json::object{{"path", "?unknown"}, {"message", "\"3\" is not a duration; write it with units, as in 30s"}},
+         json::object{{"path", "?dry_run"}, {"message", "must be true or false"}}});
+    EXPECT_EQ(run({"job", "plan", "-f", file("j.yaml", "{kind: Job, name: up, spec: {tasks: [{name: a}]}}"), "--unknown", "3"}),
+              exit_code::invalid);
+    EXPECT_EQ(err, "error: invalid query\n  --unknown: \"3\" is not a duration; write it with units, as in 30s\n"
+                   "  --dry-run: must be true or false\n");
+}
+
 TEST_F(Job, ShowRefusesAStateThatDoesNotExist) {
     EXPECT_EQ(run({"job", "show", "up", "--state", "foo"}), exit_code::usage);
     EXPECT_THAT(err,

@@ -88,8 +88,11 @@ void print_rejected(std::ostream& out, const json::array& rejected) {
 Result<int> run_fleet_import(Invocation& invocation) {
     TRY(auto* api, invocation.api());
     TRY(auto text, read_file(invocation.streams, invocation.text("FILE"), max_import_file));
-    TRY(const auto answer,
-        api->call("POST", "/v1/fleet/import" + write_query(invocation), json::value(json::object{{"file", std::move(text)}})));
+    auto sent =
+        api->call("POST", "/v1/fleet/import" + write_query(invocation), json::value(json::object{{"file", std::move(text)}}));
+    if (!sent.ok() && sent.error().code == Code::invalid)
+        return std::move(sent).error().within(invocation.text("FILE") == "-" ? "standard input" : invocation.text("FILE"));
+    TRY(const auto answer, std::move(sent));
     if (prints_document(invocation, answer.body)) return exit_code::ok;
     auto& out = invocation.streams.out;
     const bool dry_run = fleet_text(answer.body, "dry_run") == "true";

@@ -34,6 +34,13 @@ TEST_F(Fleet, ImportSendsTheFileAndReportsWhatIsNotInIt) {
     EXPECT_NE(run({"fleet", "import", "/no/such/file"}), 0);
 }
 
+TEST_F(Fleet, WhyHasNoEmptyLineForAGroupOfMachines) {
+    fleet_answers["GET /v1/why/nodes/cloud"] =
+        R"({"message":"cloud is not feasible","rejected":[{"machines":["m1","m2"],"reasons":[{"message":"too small"}]}]})";
+    EXPECT_EQ(run({"why", "node/cloud"}), 0) << err;
+    EXPECT_EQ(out, "cloud is not feasible\n  rejected:\n    machines: m1,m2\n    reasons:\n      too small\n");
+}
+
 TEST_F(Fleet, ImportShowsAllErrorsOfTheFile) {
     api.intercept = [](const net::Request& request, const std::string&) -> std::optional<net::Response> {
         if (request.target.path != "/v1/fleet/import") return {};
@@ -41,7 +48,9 @@ TEST_F(Fleet, ImportShowsAllErrorsOfTheFile) {
                                 {json::object{{"path", "line 1"}, {"message", "pm_user is missing"}},
                                  json::object{{"path", "line 7"}, {"message", "pm_addr is missing"}}});
     };
-    EXPECT_EQ(run({"fleet", "import", file("rack.csv", "ipmi,a\n")}), 7);
+    const auto path = file("rack.csv", "ipmi,a\n");
+    EXPECT_EQ(run({"fleet", "import", path}), 7);
+    EXPECT_THAT(err, HasSubstr("error: " + path + ": the import file has 2 errors\n"));
     EXPECT_THAT(err, HasSubstr("line 1: pm_user is missing"));
     EXPECT_THAT(err, HasSubstr("line 7: pm_addr is missing"));
 }

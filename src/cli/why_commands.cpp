@@ -47,8 +47,10 @@ void print_list(std::ostream& out, const json::array& list, std::size_t depth) {
             out << fmt::format("{:{}}{}\n", "", depth, printable(value_text(one)));
             continue;
         }
-        out << fmt::format("{:{}}{}\n", "", depth, evidence_line(one.get_object()));
-        print_nested(out, one.get_object(), depth + 2);
+        // An object without scalars, such as machines and their reasons, has no line of its own.
+        const auto line = evidence_line(one.get_object());
+        if (!line.empty()) out << fmt::format("{:{}}{}\n", "", depth, line);
+        print_nested(out, one.get_object(), line.empty() ? depth : depth + 2);
     }
 }
 

@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <utility>
 
 namespace orrery::fleet {
 
@@ -25,12 +27,26 @@ void check_unique(std::map<std::string, std::string>& seen, const std::string& v
     if (!inserted) errors.add(position, fmt::format("{} {} is also that of {}", label, value, known->second));
 }
 
+/// The number in a position such as "nodes[12]" or "line 7".
+std::size_t number_in_position(std::string_view position) {
+    std::size_t number = 0;
+    const auto digits = position.find_first_of("0123456789");
+    if (digits != std::string_view::npos) std::from_chars(position.data() + digits, position.data() + position.size(), number);
+    return number;
+}
+
 } // namespace
 
 Error ImportErrors::error() && {
+    // Entries are read first and then compared with each other; users correct a file from its top.
+    std::vector<std::pair<std::size_t, std::size_t>> order;
+    for (const auto& field : fields_) order.emplace_back(number_in_position(field.path), order.size());
+    std::sort(order.begin(), order.end());
+    std::vector<FieldError> sorted;
+    for (const auto& [number, at] : order) sorted.push_back(std::move(fields_[at]));
     Error out{Code::invalid, fmt::format("the import file has {} {}", count_, count_ == 1 ? "error" : "errors"),
               "correct them and import the file again; nothing was changed"};
-    out.fields = std::move(fields_);
+    out.fields = std::move(sorted);
     if (count_ > out.fields.size()) out.fields.push_back({"(file)", fmt::format("{} further errors", count_ - out.fields.size())});
     return out;
 }

@@ -72,6 +72,18 @@ TEST(Import, ReadsCsv) {
     EXPECT_EQ(parsed->at(1).bmc.driver, "idrac");
 }
 
+TEST(Import, ReportsErrorsInTheOrderOfTheFile) {
+    std::string nodes;
+    for (int i = 0; i < 11; ++i) nodes += R"({"pm_type":"ipmi","pm_addr":"10.0.0.)" + std::to_string(i + 1) + R"("},)";
+    const auto parsed = parse_import("{\"nodes\":[" + nodes + R"({"pm_type":"pxe_ssh"}]})");
+    ASSERT_FALSE(parsed.ok());
+    std::vector<std::string> positions;
+    for (const auto& field : parsed.error().fields)
+        if (positions.empty() || positions.back() != field.path) positions.push_back(field.path);
+    EXPECT_THAT(positions, ElementsAre("nodes[0]", "nodes[1]", "nodes[2]", "nodes[3]", "nodes[4]", "nodes[5]", "nodes[6]",
+                                       "nodes[7]", "nodes[8]", "nodes[9]", "nodes[10]", "nodes[11]"));
+}
+
 TEST(Import, ReportsAllErrorsAtOnceWithTheirPositionsAndWithoutPasswords) {
     const auto text = parse_failure(R"({"nodes":[
       {"pm_type":"pxe_ipmitool","pm_addr":"10.0.0.8","pm_user":"admin","pm_password":"hunter2hunter2","mac":["nope"],"cpu":"many"},

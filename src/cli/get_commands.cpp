@@ -96,6 +96,13 @@ void sort_objects(std::vector<json::value>& objects, std::string path) {
     for (std::size_t i = 0; i < objects.size(); ++i) objects[i] = std::move(numbered[i].first);
 }
 
+/// "a, b": the items may be sentences.
+std::string list_text(const json::array& list) {
+    std::string out;
+    for (const auto& item : list) out += fmt::format("{}{}", out.empty() ? "" : ", ", value_text(item));
+    return out;
+}
+
 void describe_value(std::string& out, const json::value& value, int indent, int column, bool colour, WallTime now) {
     if (!value.is_object()) return;
     int widest = 0;
@@ -110,7 +117,7 @@ void describe_value(std::string& out, const json::value& value, int indent, int 
             describe_value(out, member, indent + 2, values_at, colour, now);
             continue;
         }
-        auto shown = value_text(member);
+        auto shown = member.is_array() ? list_text(member.get_array()) : value_text(member);
         if (member.is_string())
             if (const auto time = from_rfc3339(shown); time.ok()) shown += fmt::format(" ({})", relative_time(*time, now));
         const auto padding = std::string(static_cast<std::size_t>(std::max(1, values_at - indent - display_width(title))), ' ');

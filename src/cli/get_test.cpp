@@ -117,6 +117,15 @@ TEST_F(Get, NamesMissingResourcesAndShowsTheOthers) {
     EXPECT_EQ(err, "error: there is no kind \"noeds\"\nremedy: did you mean nodes? \"orrery kinds\" lists all kinds\n");
 }
 
+TEST_F(Get, DescribeSeparatesTheItemsOfAListByCommaAndSpace) {
+    api.put("nodes", {{"kind", "Node"},
+                      {"name", "n1"},
+                      {"spec", json::object{{"address", "192.0.2.1"}}},
+                      {"status", json::object{{"messages", json::array{"eu is down", "us takes over"}}}}});
+    EXPECT_EQ(run({"describe", "node", "n1"}), 0) << err;
+    EXPECT_THAT(out, HasSubstr("eu is down, us takes over\n"));
+}
+
 TEST_F(Get, DescribesAllFieldsAndEvents) {
     api.put("events", {{"kind", "Event"},
                        {"name", "e1"},

@@ -66,7 +66,9 @@ Result<int> run_gslb_import(Invocation& invocation) {
     }
     for (const auto& warning : imported.warnings) invocation.streams.err << fmt::format("warning: {}\n", printable(warning));
     if (!invocation.quiet())
-        invocation.streams.err << fmt::format("{} resources, {} warnings\n", imported.documents.size(), imported.warnings.size());
+        invocation.streams.err << fmt::format("{} resource{}, {} warning{}\n", imported.documents.size(),
+                                              imported.documents.size() == 1 ? "" : "s", imported.warnings.size(),
+                                              imported.warnings.size() == 1 ? "" : "s");
     return exit_code::ok;
 }
 

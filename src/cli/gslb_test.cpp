@@ -66,6 +66,13 @@ TEST_F(Gslb, FailbackNamesThePoolsThatClientsMayReturnTo) {
     EXPECT_EQ(out, "no clients of www.example left a pool; nothing changed\n");
 }
 
+TEST_F(Gslb, ImportCountsOneWarningInTheSingular) {
+    const auto zone = file("example.org", "$TTL 60\n@ IN SOA ns hostmaster 1 2 3 4 5\n@ IN NS ns1.example.net.\n"
+                                          "w IN LUA A \"nonsense()\"\n");
+    EXPECT_EQ(run({"gslb", "import", "powerdns", zone}), 0) << err;
+    EXPECT_THAT(err, HasSubstr("\n1 resource, 1 warning\n"));
+}
+
 TEST_F(Gslb, WhatIfExitsWithZeroOnlyForASafeChange) {
     const auto answer = [](std::string_view verdict) {
         return fmt::format(R"x({{"loadbalancer":"www","verdict":"{}","messages":["eu-1 would get 50.0 of 100, and can carry 40"],

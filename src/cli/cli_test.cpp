@@ -78,7 +78,8 @@ TEST_F(Line, ASecretIsCreatedFromFiles) {
     EXPECT_EQ(api.seen().back().body,
               R"({"kind":"Secret","name":"site-key","spec":{"values":{"private_key":"-----BEGIN\nx\n","token":"abc"}}})");
     EXPECT_EQ(run({"secret", "create", "site-key", "--from-file", "a=" + file("t", "abc\n")}), exit_code::conflict);
-    EXPECT_THAT(err, HasSubstr("--replace"));
+    EXPECT_EQ(err, "error: Secret site-key exists already\n"
+                   "remedy: choose another name, or replace all values of the existing Secret with --replace\n");
     EXPECT_EQ(run({"secret", "create", "site-key", "--replace", "--from-file", "a=" + file("t", "abc\n")}), 0) << err;
     EXPECT_EQ(api.lines().back(), "PUT /v1/secrets/site-key");
     EXPECT_EQ(run({"secret", "create", "none"}), exit_code::usage);

@@ -279,7 +279,8 @@ net::Response FakeApi::answer_kind(const net::Request& request, const std::strin
     }
     const auto target = name.empty() ? text_of(given, "name") : name;
     if (request.method == "POST" && of_kind.contains(target))
-        return problem(409, "conflict", fmt::format("{} {} exists already", text_of(given, "kind"), target));
+        return problem(409, "conflict", fmt::format("{} {} exists already", text_of(given, "kind"), target),
+                       "choose another name, or replace it");
     if (request.headers.get("If-None-Match") == "*" && found != of_kind.end()) return problem(409, "conflict", "it exists already");
     if (const auto match = request.headers.get("If-Match");
         !match.empty() && (found == of_kind.end() || match != etag_of(found->second)))

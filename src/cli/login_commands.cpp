@@ -204,9 +204,15 @@ Result<int> run_user_create(Invocation& invocation) {
         spec["password"] = password;
         if (invocation.has("one-time")) spec["one_time"] = true;
     }
-    TRY(const auto answer, api->call("POST", "/v1/users" + write_query(invocation),
-                                     json::object{{"kind", "User"}, {"name", name}, {"spec", std::move(spec)}}));
-    print_outcome(invocation, *kind, name, answer.body);
+    auto answer = api->call("POST", "/v1/users" + write_query(invocation),
+                            json::object{{"kind", "User"}, {"name", name}, {"spec", std::move(spec)}});
+    if (!answer.ok()) {
+        auto error = std::move(answer).error();
+        if (error.code == Code::conflict)
+            error.remedy = fmt::format("choose another name; \"orrery edit user {}\" changes the existing user", name);
+        return error;
+    }
+    print_outcome(invocation, *kind, name, answer->body);
     return exit_code::ok;
 }
 

@@ -200,7 +200,8 @@ TEST_F(Identities, UsersAreCreatedDisabledAndDeleted) {
         last_body(),
         R"({"kind":"User","name":"alice","spec":{"role":"operator","full_name":"Alice Arden","password":"hunter2-hunter2","one_time":true}})");
     EXPECT_EQ(run({"user", "create", "alice", "--no-password"}), exit_code::conflict);
-    EXPECT_EQ(err, "error: User alice exists already\n");
+    EXPECT_EQ(err, "error: User alice exists already\n"
+                   "remedy: choose another name; \"orrery edit user alice\" changes the existing user\n");
     EXPECT_EQ(run({"user", "create", "bob", "--role", "king"}), exit_code::usage);
     EXPECT_EQ(run({"user", "disable", "alice", "--reason", "left"}), 0) << err;
     EXPECT_EQ(out, "user/alice updated (spec.disabled: true added)\n");

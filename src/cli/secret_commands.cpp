@@ -52,8 +52,8 @@ Result<int> run_secret_create(Invocation& invocation) {
         api->call(replace ? "PUT" : "POST", (replace ? kind->route(name) : kind->route("")) + write_query(invocation), document);
     if (!answer.ok()) {
         auto error = std::move(answer).error();
-        if (error.code == Code::conflict && error.remedy.empty())
-            error.remedy = "--replace replaces all values of the existing Secret";
+        if (error.code == Code::conflict && !replace)
+            error.remedy = "choose another name, or replace all values of the existing Secret with --replace";
         return error;
     }
     print_outcome(invocation, *kind, name, answer->body);

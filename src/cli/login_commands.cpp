@@ -192,6 +192,9 @@ Result<int> run_user_list(Invocation& invocation) { return list_kind(invocation,
 Result<int> run_token_list(Invocation& invocation) { return list_kind(invocation, "Token"); }
 
 Result<int> run_user_create(Invocation& invocation) {
+    for (const std::string option : {"one-time", "password-file"})
+        if (invocation.has("no-password") && invocation.has(option))
+            return invocation.usage_error(fmt::format("--no-password and --{} exclude each other", option), "give one of them");
     TRY(auto* api, invocation.api());
     TRY(const auto* kinds, invocation.kinds());
     TRY(const auto* kind, kinds->find("User"));

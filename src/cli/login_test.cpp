@@ -203,6 +203,10 @@ TEST_F(Identities, UsersAreCreatedDisabledAndDeleted) {
     EXPECT_EQ(err, "error: User alice exists already\n"
                    "remedy: choose another name; \"orrery edit user alice\" changes the existing user\n");
     EXPECT_EQ(run({"user", "create", "bob", "--role", "king"}), exit_code::usage);
+    EXPECT_EQ(run({"user", "create", "bob", "--no-password", "--one-time"}), exit_code::usage);
+    EXPECT_EQ(err, "error: --no-password and --one-time exclude each other\nremedy: give one of them\n");
+    EXPECT_EQ(run({"user", "create", "bob", "--no-password", "--password-file", "p"}), exit_code::usage);
+    EXPECT_FALSE(api.has("users", "bob"));
     EXPECT_EQ(run({"user", "disable", "alice", "--reason", "left"}), 0) << err;
     EXPECT_EQ(out, "user/alice updated (spec.disabled: true added)\n");
     EXPECT_EQ(run({"user", "enable", "alice"}), 0) << err;

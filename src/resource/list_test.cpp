@@ -83,15 +83,6 @@ TEST(LabelSelector, ParsesItsTerms) {
         EXPECT_EQ(LabelSelector::parse(bad).ok(), false) << bad;
 }
 
-TEST(LabelSelector, RefusesATermWithMoreThanOneEqualsSign) {
-    for (const auto* bad : {"a=b=c", "a!=b=c", "a==b=", "x,a=b=c", "a=!=b", "a==="}) {
-        const auto parsed = LabelSelector::parse(bad);
-        ASSERT_FALSE(parsed.ok()) << bad;
-        EXPECT_THAT(parsed.error().message, ::testing::EndsWith("in the label selector has more than one \"=\""));
-        EXPECT_THAT(parsed.error().remedy, ::testing::HasSubstr("key=value, key!=value, key or !key"));
-    }
-}
-
 CO_TEST(Lists, PageInTheOrderOfNames) {
     ResourceFixture fixture(loop.get_executor());
     for (int i = 0; i < 25; ++i) {

@@ -45,7 +45,6 @@ Result<LabelSelector> LabelSelector::parse(std::string_view text) {
             made.key = term;
         }
         if (!is_key(made.key)) return bad(term, "does not name a label");
-        if (made.value.find('=') != std::string::npos) return bad(term, "has more than one \"=\"");
         if (made.value.size() > 256) return bad(term, "asks for a value longer than any");
         if (selector.terms_.size() >= 32) return bad(term, "is one term too many, at most 32 are read");
         selector.terms_.push_back(std::move(made));
